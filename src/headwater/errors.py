@@ -1,0 +1,85 @@
+"""The one tree of errors: everything Headwater raises is a `HeadwaterError`.
+
+Foreign exceptions (object stores, Arrow, Spark) are mapped into this tree once, at the boundary where
+they appear. A message says what happened, to which table, version or file, and what to do about it.
+"""
+
+from __future__ import annotations
+
+
+class HeadwaterError(Exception):
+    """The root of everything Headwater raises.
+
+    >>> issubclass(TableNotFoundError, HeadwaterError)
+    True
+    """
+
+
+# --- storage -----------------------------------------------------------------------------------------
+
+
+class StorageError(HeadwaterError):
+    """An object store could not do what it was asked to do."""
+
+
+class ObjectNotFoundError(StorageError):
+    """There is no object with this key."""
+
+
+class ObjectAlreadyExistsError(StorageError):
+    """A put-if-absent found the object already there: somebody else was first."""
+
+
+class StoragePermissionError(StorageError):
+    """The store refused access to the object."""
+
+
+class StorageThrottledError(StorageError):
+    """The store asked to slow down (or did not answer), and kept doing so through every bounded retry."""
+
+
+class InvalidUriError(StorageError, ValueError):
+    """The table location or its storage options cannot be understood."""
+
+
+# --- the log ------------------------------------------------------------------------------------------
+
+
+class TableNotFoundError(HeadwaterError):
+    """The location holds no table: no log directory, or a log without a single commit or checkpoint."""
+
+
+class VersionNotFoundError(HeadwaterError):
+    """The wanted version or timestamp is outside the range that the log can still reconstruct."""
+
+
+class CorruptLogError(HeadwaterError):
+    """A log file contradicts the protocol or cannot be decoded. The message names the file."""
+
+
+class MissingCommitError(CorruptLogError):
+    """The commits after the newest usable checkpoint are not contiguous."""
+
+
+class UnsupportedProtocolError(HeadwaterError):
+    """The table needs a protocol version or a table feature that Headwater does not support.
+
+    Attributes:
+        features: the names of the table features that are missing, if features are the reason.
+    """
+
+    def __init__(self, message: str, features: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.features = features
+
+
+class SchemaError(HeadwaterError):
+    """A schema cannot be parsed, converted or resolved."""
+
+
+class ColumnNotFoundError(SchemaError):
+    """A filter or projection names a column that the table does not have."""
+
+
+class FilterError(HeadwaterError, ValueError):
+    """A filter text cannot be parsed."""

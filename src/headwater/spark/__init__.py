@@ -1,0 +1,1 @@
+"""Spark does the data work: sessions, scans and the commands on DataFrames."""
