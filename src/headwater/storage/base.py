@@ -1,0 +1,61 @@
+"""Bytes by key: the small interface that everything above storage is written against.
+
+Keys are relative to the store's root, use `/` as separator and carry no scheme and no percent-encoding.
+Every implementation maps its own exceptions to `headwater.errors.StorageError` and its kinds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+class ObjectMeta(NamedTuple):
+    """What a listing says about one object."""
+
+    key: str
+    size_bytes: int
+    modified_ms: int
+    """Last modification, in milliseconds since the Unix epoch."""
+
+
+@runtime_checkable
+class ObjectStore(Protocol):
+    """One table's root on some store."""
+
+    @property
+    def uri(self) -> str:
+        """The root as a URI, for messages and for data files: `file:///data/events`, `s3://bucket/events`."""
+
+    def get(self, key: str) -> bytes:
+        """The whole object. Raises `ObjectNotFoundError`."""
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes]:
+        """The whole objects, in the order of `keys`, fetched in parallel where that helps."""
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """`length` bytes from offset `start` (fewer only at the end of the object)."""
+
+    def head(self, key: str) -> ObjectMeta:
+        """Size and modification time. Raises `ObjectNotFoundError`."""
+
+    def list_from(self, prefix: str, start_after: str = "", *, recursive: bool = False) -> list[ObjectMeta]:
+        """The objects in the directory `prefix` whose key sorts after `start_after`, in lexicographic order.
+
+        `prefix` ends with `/` or is empty; `start_after` is a full key (need not exist). Objects deeper
+        than one level are returned only when `recursive`. A directory that does not exist is empty.
+        """
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write the object atomically, replacing any earlier one; durable before it returns."""
+
+    def put_if_absent(self, key: str, data: bytes) -> None:
+        """Write the object only if there is none: atomic, mutually exclusive, durable before it returns.
+
+        Raises `ObjectAlreadyExistsError` when there is one.
+        """
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the objects; those that do not exist are no error."""

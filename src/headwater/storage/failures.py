@@ -1,0 +1,145 @@
+"""The one place where foreign exceptions become ours: `OSError` and the exceptions of obstore.
+
+obstore reports most failures as one generic class whose text holds the HTTP status and the store's error
+code, so the kind is read from these. A failure that may pass (throttling, a 5xx, no answer) becomes
+`StorageThrottledError`; `headwater.storage.retry` repeats exactly those.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+from typing import Final
+
+from headwater.errors import (
+    InvalidUriError,
+    ObjectAlreadyExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    StoragePermissionError,
+    StorageThrottledError,
+)
+
+_NOT_FOUND: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP})
+_REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_OS_ADVICE: Final = {
+    errno.ENOSPC: "free some space",
+    errno.EDQUOT: "the quota is used up",
+    errno.EROFS: "the file system is mounted read-only",
+    errno.EMFILE: "this process has too many open files",
+}
+
+
+def from_os_error(error: OSError, doing: str, what: str, *, writing: bool = False) -> StorageError:
+    """The error for a failed system call.
+
+    Args:
+        error: what the system said.
+        doing: the verb for the message, as in "could not {doing} {what}".
+        what: the path for the message.
+        writing: a missing object is the answer to a read, but only a failure of a write.
+    """
+    number = error.errno or 0
+    reason = error.strerror or str(error)
+    advice = _OS_ADVICE.get(number)
+    message = f"could not {doing} {what}: {reason}{f' ({advice})' if advice else ''}"
+    if number in _NOT_FOUND and not writing:
+        return ObjectNotFoundError(message)
+    if number in _REFUSED:
+        return StoragePermissionError(message)
+    return StorageError(message)
+
+
+# --- object stores ------------------------------------------------------------------------------------
+
+_STATUS = re.compile(r"status code: (\d{3})")
+_CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>")
+_MESSAGE = re.compile(r"<Message>\s*(.*?)\s*</Message>", re.DOTALL)
+
+_MAY_PASS_STATUS: Final = frozenset({408, 429, 500, 502, 503, 504})
+_MAY_PASS_CODE: Final = frozenset(
+    {
+        "InternalError",
+        "OperationTimedOut",
+        "RequestTimeout",
+        "ServerBusy",
+        "ServiceUnavailable",
+        "SlowDown",
+        "TooManyRequests",
+        # HTTP 409 of a conditional write that met another one in flight: nothing was written, ask again.
+        "ConditionalRequestConflict",
+        "OperationAborted",
+    }
+)
+_NO_BUCKET_CODE: Final = frozenset({"NoSuchBucket", "ContainerNotFound", "FilesystemNotFound"})
+_REFUSED_CODE: Final = frozenset(
+    {
+        "AccessDenied",
+        "AuthenticationFailed",
+        "ExpiredToken",
+        "InvalidAccessKeyId",
+        "InvalidToken",
+        "SignatureDoesNotMatch",
+    }
+)
+# Where credentials come from when none were given: instance metadata services and token requests.
+_CREDENTIAL_SOURCE = re.compile(r"169\.254\.169\.254|169\.254\.170\.2|metadata\.google\.internal|token request")
+_NO_ANSWER = re.compile(r"error sending request|body error|timed? ?out|connection (?:reset|closed)", re.IGNORECASE)
+_TEXT_LIMIT: Final = 500
+
+
+def from_obstore_error(error: Exception, doing: str, what: str) -> StorageError:
+    """The error for a failed request, or for a request that obstore refused to make.
+
+    >>> error = Exception("Server returned non-2xx status code: 503 Service Unavailable: ")
+    >>> type(from_obstore_error(error, "read", "s3://bucket/key")).__name__
+    'StorageThrottledError'
+
+    Args:
+        error: what obstore raised.
+        doing: the verb for the message, as in "could not {doing} {what}".
+        what: the URI of the object for the message.
+    """
+    text = str(error).partition("\n\nDebug source")[0]
+    status = int(found[1]) if (found := _STATUS.search(text)) else 0
+    code = found[1] if (found := _CODE.search(text)) else ""
+    message = f"could not {doing} {what}: {_reason(text, status, code)}"
+    kind = type(error).__name__
+
+    if status in _MAY_PASS_STATUS or code in _MAY_PASS_CODE:
+        return StorageThrottledError(message)
+    if _CREDENTIAL_SOURCE.search(text):
+        return StoragePermissionError(f"{message}. No credentials were found: pass them as storage_options")
+    if "builder error" in text:
+        return StorageError(f"{message}. For an endpoint without TLS set the storage option 'allow_http' to true")
+    if not status and _NO_ANSWER.search(text):
+        return StorageThrottledError(message)
+    if code in _NO_BUCKET_CODE:
+        return StorageError(f"{message}. The bucket or container does not exist: create it, or check its name")
+    if isinstance(error, FileNotFoundError):
+        return ObjectNotFoundError(message)
+    if kind == "AlreadyExistsError" and not (status == 409 and code not in ("", "BlobAlreadyExists")):
+        return ObjectAlreadyExistsError(message)
+    refused = kind in ("PermissionDeniedError", "UnauthenticatedError")
+    if refused or status in (401, 403) or code in _REFUSED_CODE:
+        return StoragePermissionError(message)
+    return StorageError(message)
+
+
+def from_setup_error(error: Exception, uri: str) -> InvalidUriError:
+    """The error for options that are known by name, but that make no store."""
+    text = str(error).partition("\n\nDebug source")[0]
+    return InvalidUriError(f"cannot open {uri} with these storage options and environment variables: {text}")
+
+
+def _reason(text: str, status: int, code: str) -> str:
+    """What the store said, in a line: the status, its code and message rather than the whole XML."""
+    if not status:
+        return _shorten(text)
+    said = found[1] if (found := _MESSAGE.search(text)) else ""
+    return _shorten(" ".join(filter(None, (f"the store answered {status}", code, f"({said})" if said else ""))))
+
+
+def _shorten(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _TEXT_LIMIT else line[:_TEXT_LIMIT] + "..."

@@ -1,0 +1,61 @@
+"""Which strings are keys: relative, `/`-separated names that cannot leave the store's root.
+
+Delta paths are turned into keys by the log (decoded once, relative to the table); a key that still climbs out
+of the root or has an empty segment is refused here, for every store alike, before any I/O.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from headwater.errors import StorageError
+
+# A segment of no, one or two dots: the empty key, a leading, doubled or trailing slash, `.` and `..`.
+_BAD_SEGMENT = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|\0")
+
+
+def check_key(key: str) -> str:
+    """The key itself, if it names an object below the root.
+
+    >>> check_key("_delta_log/00000000000000000000.json")
+    '_delta_log/00000000000000000000.json'
+
+    Raises:
+        StorageError: the key is empty, absolute, ends with `/`, has an empty, `.` or `..` segment, a NUL
+            or a lone surrogate.
+    """
+    if _BAD_SEGMENT.search(key):
+        raise StorageError(f"{key!r} is not a key: keys are relative to the table, without empty, '.' or '..' segments")
+    if not key.isascii():
+        try:
+            os.fsencode(key)
+        except UnicodeEncodeError as error:
+            raise StorageError(f"{key!r} is not a key: it holds half of a surrogate pair") from error
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """The prefix itself, if it names a directory: empty (the root), or a key followed by one `/`.
+
+    >>> check_prefix("_delta_log/")
+    '_delta_log/'
+
+    Raises:
+        StorageError: the prefix does not end with `/`, or what is before it is not a key.
+    """
+    if prefix:
+        if not prefix.endswith("/"):
+            raise StorageError(f"{prefix!r} is not a directory prefix: it has to end with '/'")
+        check_key(prefix[:-1])
+    return prefix
+
+
+def check_range(key: str, start: int, length: int) -> None:
+    """Refuse a byte range that no object can have.
+
+    Raises:
+        StorageError: `start` or `length` is negative.
+    """
+    if start < 0 or length < 0:
+        raise StorageError(f"cannot read {length} bytes from offset {start} of {key!r}: both must be >= 0")

@@ -1,0 +1,228 @@
+"""A table on an object store (S3, Azure, GCS, or in memory), through `obstore`.
+
+Put-if-absent is a conditional put: `If-None-Match: *` on S3, the same precondition on Azure and GCS, so
+exactly one of many writers wins. Every failure is mapped once, and repeated as the `RetryPolicy` says.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import obstore
+from obstore.exceptions import BaseError
+
+from headwater.errors import (
+    ObjectAlreadyExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageThrottledError,
+)
+from headwater.storage.base import ObjectMeta
+from headwater.storage.failures import from_obstore_error
+from headwater.storage.keys import check_key, check_prefix, check_range
+from headwater.storage.retry import RetryPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from obstore.store import ObjectStore as Backend
+
+    from headwater.storage.uri import StoreUri
+
+T = TypeVar("T")
+
+_FOREIGN: Final = (BaseError, OSError, ValueError, NotImplementedError)
+_LIST_CHUNK: Final = 1000
+_DELETE_CHUNK: Final = 1000
+_MAX_PARALLEL: Final = 32
+
+
+class RemoteStore:
+    """The objects below one prefix of a bucket, container or memory store.
+
+    Made by `headwater.storage.open_store`. It can be shared between threads, not across a fork.
+    """
+
+    def __init__(self, backend: Backend, location: StoreUri, retry: RetryPolicy | None = None) -> None:
+        self._backend = backend
+        self._uri = location.uri
+        self._base = f"{location.path}/" if location.path else ""
+        self._retry = retry or RetryPolicy()
+
+    def __repr__(self) -> str:
+        return f"RemoteStore({self._uri!r})"
+
+    @property
+    def uri(self) -> str:
+        """The root as a URI, with the scheme that the user gave, percent-encoded."""
+        return self._uri
+
+    # --- reading --------------------------------------------------------------------------------------
+
+    def get(self, key: str) -> bytes:
+        """The whole object. Raises `ObjectNotFoundError`."""
+        path = self._path(key)
+        return self._run("read", key, lambda: obstore.get(self._backend, path).bytes().to_bytes())
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes]:
+        """The whole objects, in the order of `keys`, at most 32 at a time. The first failure is raised."""
+        return self._in_parallel(self.get, keys)
+
+    def get_range(self, key: str, start: int, length: int) -> bytes:
+        """`length` bytes from offset `start`, fewer only at the end of the object."""
+        check_range(key, start, length)
+        path = self._path(key)
+        try:
+            if length == 0:
+                self.head(key)  # a range of nothing cannot be asked for, but a missing object is still missing
+                return b""
+            return self._run(
+                "read",
+                key,
+                lambda: obstore.get_range(self._backend, path, start=start, length=length).to_bytes(),
+            )
+        except (ObjectNotFoundError, StorageThrottledError):
+            raise
+        except StorageError:
+            # Each store has its own error for a range that starts at or behind the end; for us it is empty.
+            if self.head(key).size_bytes <= start:
+                return b""
+            raise
+
+    def head(self, key: str) -> ObjectMeta:
+        """Size and modification time. Raises `ObjectNotFoundError`."""
+        path = self._path(key)
+        return self._meta(self._run("look up", key, lambda: obstore.head(self._backend, path)))
+
+    def list_from(self, prefix: str, start_after: str = "", *, recursive: bool = False) -> list[ObjectMeta]:
+        """The objects in the directory `prefix` whose key sorts after `start_after`, in lexicographic order.
+
+        Not every store heeds the offset or returns names in order: they are filtered and sorted here again.
+        """
+        check_prefix(prefix)
+        if recursive or (prefix and start_after > prefix):
+            # Skipping the old commits of a long log saves more than it costs to see its subdirectories.
+            found = self._list_recursively(prefix, start_after)
+        else:
+            found = self._list_directory(prefix)
+        return sorted(
+            meta
+            for meta in map(self._meta, found)
+            if meta.key > start_after and (recursive or "/" not in meta.key[len(prefix) :])
+        )
+
+    def _list_directory(self, prefix: str) -> Sequence[obstore.ObjectMeta]:
+        directory = (self._base + prefix).rstrip("/") or None
+        return self._run("list", prefix, lambda: obstore.list_with_delimiter(self._backend, directory)["objects"])
+
+    def _list_recursively(self, prefix: str, start_after: str) -> Iterable[obstore.ObjectMeta]:
+        """All objects below a directory. After a failed page it goes on from there if names come in order."""
+        directory = (self._base + prefix).rstrip("/") or None
+        found: dict[str, obstore.ObjectMeta] = {}
+        last = self._base + start_after if start_after else ""
+        in_order = True
+
+        def attempt() -> None:
+            nonlocal last, in_order
+            offset = last if in_order else None
+            for chunk in obstore.list(self._backend, directory, offset=offset or None, chunk_size=_LIST_CHUNK):
+                for meta in chunk:
+                    in_order = in_order and meta["path"] > last
+                    last = meta["path"]
+                    found[last] = meta
+
+        self._run("list", prefix, attempt)
+        return found.values()
+
+    # --- writing --------------------------------------------------------------------------------------
+
+    def put(self, key: str, data: bytes) -> None:
+        """Write the object atomically, replacing any earlier one; durable before it returns."""
+        path = self._path(key)
+        self._run("write", key, lambda: obstore.put(self._backend, path, data))
+
+    def put_if_absent(self, key: str, data: bytes) -> None:
+        """Write the object only if there is none: atomic, mutually exclusive, durable before it returns.
+
+        Success is reported only when the store said that *this* request created the object. What the caller
+        learns otherwise:
+
+        - `ObjectAlreadyExistsError` at the first attempt: somebody else's object is there.
+        - `ObjectAlreadyExistsError` after an attempt without a clear answer: the object is there, and may be
+          the caller's own; the message says so. The bytes alone cannot tell, as two writers may write the
+          same; the transaction layer recognises its own commit by the transaction id in it.
+        - any other `StorageError`: whether the object was written is unknown, if a request was sent at all.
+
+        Raises:
+            ObjectAlreadyExistsError: there is an object.
+        """
+        path = self._path(key)
+        attempts = 0
+
+        def attempt() -> None:
+            nonlocal attempts
+            attempts += 1
+            obstore.put(self._backend, path, data, mode="create")
+
+        try:
+            self._run("create", key, attempt)
+        except ObjectAlreadyExistsError as error:
+            if attempts > 1:
+                raise ObjectAlreadyExistsError(
+                    f"{error}. An earlier attempt of this write got no clear answer, so the object may be "
+                    "this writer's own: compare it before treating it as a conflict"
+                ) from error
+            raise
+        except StorageThrottledError as error:
+            raise StorageThrottledError(
+                f"{error}. It is not known whether the object was written: read it before writing again"
+            ) from error
+
+    def delete_many(self, keys: Iterable[str]) -> None:
+        """Delete the objects; those that do not exist are no error."""
+        checked = [check_key(key) for key in keys]
+        for first in range(0, len(checked), _DELETE_CHUNK):
+            chunk = checked[first : first + _DELETE_CHUNK]
+            try:
+                self._delete(chunk)
+            except ObjectNotFoundError:
+                # Azure and GCS stop at a missing object, and do not say how far they came: delete one by one.
+                self._in_parallel(self._delete_one, chunk)
+
+    def _delete(self, keys: list[str]) -> None:
+        paths = [self._base + key for key in keys]
+        what = keys[0] if len(keys) == 1 else f"{keys[0]} and {len(keys) - 1} more"
+        self._run("delete", what, lambda: obstore.delete(self._backend, paths))
+
+    def _delete_one(self, key: str) -> None:
+        try:
+            self._delete([key])
+        except ObjectNotFoundError:
+            return
+
+    # --- requests -------------------------------------------------------------------------------------
+
+    def _path(self, key: str) -> str:
+        return self._base + check_key(key)
+
+    def _meta(self, meta: obstore.ObjectMeta) -> ObjectMeta:
+        modified_ms = round(meta["last_modified"].timestamp() * 1000)
+        return ObjectMeta(meta["path"].removeprefix(self._base), meta["size"], modified_ms)
+
+    def _run(self, doing: str, key: str, request: Callable[[], T]) -> T:
+        """Make a request, with its failures mapped and, where they may pass, repeated."""
+
+        def attempt() -> T:
+            try:
+                return request()
+            except _FOREIGN as error:
+                raise from_obstore_error(error, doing, f"{self._uri}/{key}") from error
+
+        return self._retry.run(attempt)
+
+    def _in_parallel(self, function: Callable[[str], T], keys: Sequence[str]) -> list[T]:
+        if len(keys) < 2:
+            return [function(key) for key in keys]
+        with ThreadPoolExecutor(min(_MAX_PARALLEL, len(keys)), "headwater-storage") as pool:
+            return list(pool.map(function, keys))
