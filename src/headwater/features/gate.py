@@ -1,0 +1,59 @@
+"""The protocol gate: may this table be read? (spec: "Protocol Evolution", "Reader Version Requirements").
+
+Reader versions 1 to 3 are understood; a table of version 3 lists its features, and each must be one we support.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.errors import CorruptLogError, UnsupportedProtocolError
+from headwater.features.registry import FEATURES
+
+if TYPE_CHECKING:
+    from headwater.log.actions import Metadata, Protocol
+
+MAX_READER_VERSION = 3
+MAX_WRITER_VERSION = 7
+
+
+def check_readable(protocol: Protocol, metadata: Metadata) -> None:
+    """Raise unless the log of a table with this protocol can be read correctly.
+
+    Raises:
+        UnsupportedProtocolError: the table needs a newer reader version, or features that are not supported.
+        CorruptLogError: the protocol action contradicts itself.
+    """
+    version = protocol.min_reader_version
+    if not 1 <= version <= MAX_READER_VERSION:
+        raise UnsupportedProtocolError(
+            f"the table needs Delta reader version {version}; Headwater reads versions 1 to {MAX_READER_VERSION}. "
+            "A newer release may read it."
+        )
+    if metadata.format.provider.lower() != "parquet":
+        raise UnsupportedProtocolError(
+            f"the table's data files are {metadata.format.provider!r}; only Parquet is supported."
+        )
+    if version < MAX_READER_VERSION:
+        return
+    if protocol.min_writer_version != MAX_WRITER_VERSION or protocol.reader_features is None:
+        raise CorruptLogError(
+            "the protocol action is not valid: reader version 3 needs writer version 7 and a list of readerFeatures, "
+            f"but it is {protocol.min_writer_version} and {protocol.reader_features}."
+        )
+    missing = [name for name in protocol.reader_features if name not in FEATURES or not FEATURES[name].reads_log]
+    if missing:
+        raise UnsupportedProtocolError(
+            f"the table needs {_plural('reader feature', missing)} that Headwater does not support: "
+            + "; ".join(_explained(name) for name in missing),
+            features=tuple(missing),
+        )
+
+
+def _plural(noun: str, items: list[str]) -> str:
+    return f"a {noun}" if len(items) == 1 else f"{noun}s"
+
+
+def _explained(name: str) -> str:
+    known = FEATURES.get(name)
+    return f"{name} ({known.reason if known is not None else 'unknown to this release'})"

@@ -1,0 +1,179 @@
+"""The actions of the log as typed values (spec: "Actions").
+
+Python objects exist only for the few actions of a commit; the live files of a table are Arrow columns.
+Unknown actions and unknown fields are ignored, as the protocol demands ("Protocol Evolution").
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class _Action(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, gc=False):
+    """Base of all actions: camelCase in JSON, snake_case here."""
+
+
+class Format(_Action, frozen=True):
+    """How data files are encoded; always Parquet in practice."""
+
+    provider: str = "parquet"
+    options: dict[str, str] = {}
+
+
+class Protocol(_Action, frozen=True):
+    """What a client must implement to read or write the table."""
+
+    min_reader_version: int
+    min_writer_version: int
+    reader_features: tuple[str, ...] | None = None
+    writer_features: tuple[str, ...] | None = None
+
+    def supports(self, feature: str) -> bool:
+        """Whether the feature is listed by name (legacy versions imply features without listing them)."""
+        return feature in (self.reader_features or ()) or feature in (self.writer_features or ())
+
+
+class Metadata(_Action, frozen=True):
+    """The `metaData` action: schema, partition columns and configuration."""
+
+    id: str
+    schema_string: str = ""
+    """JSON text; empty when the action has none, which only matters if it is the one in force."""
+    format: Format = Format()
+    partition_columns: tuple[str, ...] = ()
+    configuration: dict[str, str] = {}
+    name: str | None = None
+    description: str | None = None
+    created_time: int | None = None
+
+
+class DeletionVector(_Action, frozen=True):
+    """The deletion vector descriptor (spec: "Deletion Vector Descriptor Schema")."""
+
+    storage_type: str
+    path_or_inline_dv: str
+    size_in_bytes: int
+    cardinality: int
+    offset: int | None = None
+
+    @property
+    def unique_id(self) -> str:
+        """Identifies the vector: `<storageType><pathOrInlineDv>[@<offset>]`."""
+        unique = self.storage_type + self.path_or_inline_dv
+        return unique if self.offset is None else f"{unique}@{self.offset}"
+
+
+class Add(_Action, frozen=True):
+    """A logical file that is part of the table from this version on."""
+
+    path: str
+    size: int
+    partition_values: dict[str, str | None] = {}
+    modification_time: int = 0
+    data_change: bool = True
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+    clustering_provider: str | None = None
+
+
+class Remove(_Action, frozen=True):
+    """A tombstone: the logical file is no longer part of the table."""
+
+    path: str
+    data_change: bool = True
+    deletion_timestamp: int | None = None
+    extended_file_metadata: bool | None = None
+    partition_values: dict[str, str | None] | None = None
+    size: int | None = None
+    stats: str | None = None
+    tags: dict[str, str | None] | None = None
+    deletion_vector: DeletionVector | None = None
+    base_row_id: int | None = None
+    default_row_commit_version: int | None = None
+
+
+class AddCdcFile(_Action, frozen=True):
+    """The `cdc` action: a file with the row-level changes of its version."""
+
+    path: str
+    partition_values: dict[str, str | None] = {}
+    size: int = 0
+    data_change: bool = False
+    tags: dict[str, str | None] | None = None
+
+
+class Txn(_Action, frozen=True):
+    """An application's progress (spec: "Transaction Identifiers")."""
+
+    app_id: str
+    version: int
+    last_updated: int | None = None
+
+
+class DomainMetadata(_Action, frozen=True):
+    """A named configuration; `removed` ones only suppress older ones."""
+
+    domain: str
+    configuration: str = ""
+    removed: bool = False
+
+
+class CheckpointMetadata(_Action, frozen=True):
+    """Marks a checkpoint that follows the V2 spec."""
+
+    version: int
+    tags: dict[str, str] | None = None
+
+
+class Sidecar(_Action, frozen=True):
+    """Names a Parquet file that holds file actions of a V2 checkpoint."""
+
+    path: str
+    size_in_bytes: int
+    modification_time: int = 0
+    tags: dict[str, str] | None = None
+
+
+class FileActionLine(msgspec.Struct, rename="camel", frozen=True, gc=False):
+    """One line of a commit, decoded for its file actions only."""
+
+    add: Add | None = None
+    remove: Remove | None = None
+    cdc: AddCdcFile | None = None
+
+
+class TableActionLine(
+    msgspec.Struct, rename={"meta_data": "metaData", "domain_metadata": "domainMetadata"}, frozen=True
+):
+    """One line of a commit, decoded for everything but file actions (cheap: those are skipped over)."""
+
+    protocol: Protocol | None = None
+    meta_data: Metadata | None = None
+    txn: Txn | None = None
+    domain_metadata: DomainMetadata | None = None
+
+
+class CheckpointLine(
+    TableActionLine,
+    frozen=True,
+    rename={
+        "meta_data": "metaData",
+        "domain_metadata": "domainMetadata",
+        "checkpoint_metadata": "checkpointMetadata",
+    },
+):
+    """One line of a V2 checkpoint in JSON, decoded for everything but file actions."""
+
+    checkpoint_metadata: CheckpointMetadata | None = None
+    sidecar: Sidecar | None = None
+
+
+class CommitInfoLine(msgspec.Struct, rename={"commit_info": "commitInfo"}, frozen=True):
+    """One line of a commit, decoded for its provenance only."""
+
+    commit_info: dict[str, Any] | None = None

@@ -1,0 +1,191 @@
+"""Reading checkpoints of every kind (spec: "Checkpoints", "Checkpoint Specs", "Checkpoint Naming Scheme").
+
+Classic and multi-part V1, V2 in Parquet or JSON, with file actions inside or in sidecars. Table actions are read
+from the few row groups that hold them; file actions stay in their files as chunks until a plan asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+
+from headwater.errors import CorruptLogError
+from headwater.log import names
+from headwater.log.actions import CheckpointLine, DomainMetadata, Metadata, Protocol, Sidecar, Txn
+from headwater.log.commit import CommitActions, decode_lines
+from headwater.log.replay import TableState, commit_files
+from headwater.storage.base import ObjectMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from headwater.log.file_chunks import FileChunk
+    from headwater.log.parquet import ParquetObject
+    from headwater.log.segment import CheckpointFiles
+    from headwater.storage.base import ObjectStore
+
+_CHECKPOINT_LINE = msgspec.json.Decoder(CheckpointLine)
+_Action = TypeVar("_Action")
+
+
+@dataclass
+class Checkpoint:
+    """One complete checkpoint. Shared by all snapshots that start from it, so that columns are read once."""
+
+    store: ObjectStore
+    files: CheckpointFiles
+
+    @property
+    def version(self) -> int:
+        """The version whose state the checkpoint holds."""
+        return self.files.version
+
+    @cached_property
+    def table_state(self) -> TableState:
+        """Protocol and metaData (both must be here), transactions and domains.
+
+        Raises:
+            CorruptLogError: there is no protocol or no metaData. Older commits are not searched for them:
+                a checkpoint without them is damaged.
+        """
+        protocol, metadata = self.protocol, self.metadata
+        txns = {t.app_id: t for t in self._of(Txn, "txn", "appId")}
+        domains = {d.domain: d for d in self._of(DomainMetadata, "domainMetadata", "domain")}
+        return TableState(protocol, metadata, txns, domains)
+
+    @property
+    def protocol(self) -> Protocol:
+        """The `protocol` action."""
+        return self._essentials[0]
+
+    @property
+    def metadata(self) -> Metadata:
+        """The `metaData` action."""
+        return self._essentials[1]
+
+    @cached_property
+    def _essentials(self) -> tuple[Protocol, Metadata]:
+        """Protocol and metaData, in one pass that ends as soon as it has both."""
+        protocol = metadata = None
+        if self._is_json:
+            protocol = next((line.protocol for line in self._json_lines if line.protocol is not None), None)
+            metadata = next((line.meta_data for line in self._json_lines if line.meta_data is not None), None)
+        for part in [] if self._is_json else self._parts:
+            groups = sorted({*part.groups_with("protocol.minReaderVersion"), *part.groups_with("metaData.id")})
+            if not groups:
+                continue
+            # An absent name or an empty configuration reads as its default; feature lists may be empty but there.
+            columns = [
+                *part.leaves_with_values("metaData", groups),
+                *(["protocol"] if part.has("protocol") else []),
+            ]
+            for batch in part.batches(columns, groups):
+                key = part.meta.key
+                protocol = protocol or next(iter(_rows(Protocol, batch, "protocol", "minReaderVersion", key)), None)
+                metadata = metadata or next(iter(_rows(Metadata, batch, "metaData", "id", key)), None)
+                if protocol is not None and metadata is not None:
+                    return protocol, metadata
+        if protocol is None or metadata is None:
+            missing = "protocol" if protocol is None else "metaData"
+            raise CorruptLogError(
+                f"{self.files.files[0].key} is not a valid checkpoint: it has no {missing} action. Every checkpoint "
+                "must have one; the table cannot be read at this version."
+            )
+        return protocol, metadata
+
+    @cached_property
+    def adds(self) -> list[FileChunk]:
+        """The `add` actions, in chunks."""
+        return self._chunks("add")
+
+    @cached_property
+    def removes(self) -> list[FileChunk]:
+        """The `remove` actions (tombstones), in chunks."""
+        return self._chunks("remove")
+
+    @property
+    def _is_json(self) -> bool:
+        return self.files.files[0].key.endswith(".json")
+
+    @cached_property
+    def _json(self) -> CommitActions:
+        meta = self.files.files[0]
+        return CommitActions(self.version, self.version, meta.key, self.store.get(meta.key))
+
+    @cached_property
+    def _json_lines(self) -> list[CheckpointLine]:
+        return decode_lines(_CHECKPOINT_LINE, self._json.data, self._json.key)
+
+    @cached_property
+    def _parts(self) -> list[ParquetObject]:
+        return self._open(self.files.files)
+
+    def _open(self, metas: Sequence[ObjectMeta]) -> list[ParquetObject]:
+        from headwater.log.parquet import ParquetObject
+
+        return [ParquetObject(self.store, meta) for meta in metas]
+
+    def _of(self, type_: type[_Action], column: str, leaf: str) -> list[_Action]:
+        """All actions of one kind, from the row groups that may hold any."""
+        if self._is_json:
+            attribute = {"domainMetadata": "domain_metadata"}.get(column, column)
+            found = [getattr(line, attribute) for line in self._json_lines]
+            return [action for action in found if action is not None]
+        return [
+            action
+            for part in self._parts
+            if (groups := part.groups_with(f"{column}.{leaf}"))
+            for batch in part.batches([column], groups)
+            for action in _rows(type_, batch, column, leaf, part.meta.key)
+        ]
+
+    def _sidecars(self) -> list[ParquetObject]:
+        if self.files.kind == "multipart":
+            return []
+        found = self._of(Sidecar, "sidecar", "path")
+        return self._open([self._sidecar_meta(sidecar) for sidecar in found])
+
+    def _sidecar_meta(self, sidecar: Sidecar) -> ObjectMeta:
+        # Sidecars always live in _sidecars; whatever stands before the file name says nothing.
+        key = names.SIDECAR_DIR + unquote(sidecar.path).rpartition("/")[2]
+        return ObjectMeta(key, sidecar.size_in_bytes, sidecar.modification_time)
+
+    def _chunks(self, action: str) -> list[FileChunk]:
+        from headwater.log.file_chunks import ADD_COLUMNS, REMOVE_COLUMNS, MemoryChunk, ParquetChunk
+
+        types = ADD_COLUMNS if action == "add" else REMOVE_COLUMNS
+        sources = self._sidecars()
+        chunks: list[FileChunk] = []
+        if self._is_json:
+            inline = [a for a in commit_files(self._json).values() if type(a).__name__.lower() == action]
+            if inline:
+                chunks.append(MemoryChunk(inline, types))
+        else:
+            sources = [*self._parts, *sources]
+        for source in sources:
+            chunks += [ParquetChunk(source, group, action, types) for group in source.groups_with(f"{action}.path")]
+        return chunks
+
+
+def _rows(type_: type[_Action], batch: pa.RecordBatch, column: str, leaf: str, key: str) -> list[_Action]:
+    """The actions of one kind in a batch; a row is one where its required leaf has a value."""
+    index = batch.schema.get_field_index(column)
+    if index < 0:
+        return []
+    rows = batch.column(index).drop_null().to_pylist(maps_as_pydicts="strict")
+    try:
+        return [msgspec.convert(_without_none(row), type_) for row in rows if row.get(leaf) is not None]
+    except msgspec.ValidationError as error:
+        raise CorruptLogError(f"{key} has a {column} action that is not valid: {error}") from error
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_none(inner) for name, inner in value.items() if inner is not None}
+    return value

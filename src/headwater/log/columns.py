@@ -1,0 +1,128 @@
+"""Arrow arrays from Python lists, built from buffers.
+
+The first `pa.array(list)` of a process imports pandas when that is installed (0.3 s and 60 MB), which a command
+line tool that opens a small table should not pay for. These few builders cover what the log needs.
+"""
+
+from __future__ import annotations
+
+from array import array
+from itertools import accumulate
+from typing import TYPE_CHECKING, TypeVar, cast
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+_Number = TypeVar("_Number", int, float)
+
+
+def _validity(values: Sequence[object]) -> tuple[pa.Buffer | None, int]:
+    """The validity bitmap and the number of nulls."""
+    null_count = values.count(None)
+    if null_count == 0:
+        return None, 0
+    return _bitmap([v is not None for v in values]), null_count
+
+
+def _bitmap(bits: Sequence[bool]) -> pa.Buffer:
+    """Booleans packed to bits, by Arrow's own cast from bytes."""
+    as_bytes = pa.Array.from_buffers(pa.uint8(), len(bits), [None, pa.py_buffer(bytes(bits))])
+    return as_bytes.cast(pa.bool_()).buffers()[1]
+
+
+def _filled(values: Sequence[_Number | None], filler: _Number) -> list[_Number]:
+    return [filler if v is None else v for v in values]
+
+
+def strings(values: Sequence[str | None]) -> pa.Array:
+    """A `string` array (`large_string` if the text does not fit 32-bit offsets)."""
+    return _variable(
+        [None if v is None else v.encode("utf-8", "surrogatepass") for v in values],
+        pa.string(),
+        pa.large_string(),
+    )
+
+
+def binaries(values: Sequence[bytes | None]) -> pa.Array:
+    """A `binary` array."""
+    return _variable(values, pa.binary(), pa.large_binary())
+
+
+def _variable(values: Sequence[bytes | None], small: pa.DataType, large: pa.DataType) -> pa.Array:
+    validity, null_count = _validity(values)
+    lengths = [0 if v is None else len(v) for v in values]
+    data = b"".join(v for v in values if v is not None)
+    fits = len(data) < 2**31
+    offsets = array("i" if fits else "q", accumulate(lengths, initial=0))
+    buffers = [validity, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(small if fits else large, len(values), buffers, null_count)
+
+
+def int64s(values: Sequence[int | None], type_: pa.DataType | None = None) -> pa.Array:
+    """An `int64` array, or one of another 64-bit type (timestamps)."""
+    validity, null_count = _validity(values)
+    data = array("q", _filled(values, 0) if null_count else cast("Sequence[int]", values))
+    return pa.Array.from_buffers(type_ or pa.int64(), len(values), [validity, pa.py_buffer(data)], null_count)
+
+
+def int32s(values: Sequence[int | None]) -> pa.Array:
+    """An `int32` array."""
+    validity, null_count = _validity(values)
+    data = array("i", _filled(values, 0))
+    return pa.Array.from_buffers(pa.int32(), len(values), [validity, pa.py_buffer(data)], null_count)
+
+
+def float64s(values: Sequence[float | None]) -> pa.Array:
+    """A `float64` array."""
+    validity, null_count = _validity(values)
+    data = array("d", _filled(values, 0.0) if null_count else cast("Sequence[float]", values))
+    return pa.Array.from_buffers(pa.float64(), len(values), [validity, pa.py_buffer(data)], null_count)
+
+
+def bools(values: Sequence[bool | None]) -> pa.Array:
+    """A `bool` array."""
+    if values.count(None) == len(values):
+        return pa.nulls(len(values), pa.bool_())
+    validity, null_count = _validity(values)
+    return pa.Array.from_buffers(pa.bool_(), len(values), [validity, _bitmap([bool(v) for v in values])], null_count)
+
+
+def string_maps(values: Sequence[Mapping[str, str | None] | None]) -> pa.Array:
+    """A `map<string, string>` array."""
+    validity, null_count = _validity(values)
+    present = [v for v in values if v is not None]
+    keys = strings([k for v in present for k in v])
+    items = strings([x for v in present for x in v.values()])
+    offsets = array("i", accumulate((0 if v is None else len(v) for v in values), initial=0))
+    type_ = pa.map_(pa.string(), pa.string())
+    entries = structs({"key": keys.cast(pa.string()), "value": items.cast(pa.string())}, nullable={"key": False})
+    return pa.Array.from_buffers(type_, len(values), [validity, pa.py_buffer(offsets)], null_count, children=[entries])
+
+
+def structs(
+    children: Mapping[str, pa.Array],
+    valid: Sequence[bool] | None = None,
+    nullable: Mapping[str, bool] | None = None,
+) -> pa.Array:
+    """A struct array of the children; rows where `valid` is False are null."""
+    fields = [pa.field(name, child.type, (nullable or {}).get(name, True)) for name, child in children.items()]
+    length = len(next(iter(children.values())))
+    bitmap, null_count = (None, 0) if valid is None or all(valid) else (_bitmap(valid), valid.count(False))
+    return pa.Array.from_buffers(pa.struct(fields), length, [bitmap], null_count, children=list(children.values()))
+
+
+TRUE = bools([True])[0]
+FALSE = bools([False])[0]
+ZERO = int64s([0])[0]
+ONE = int64s([1])[0]
+EMPTY = strings([""])[0]
+
+
+def spread(dense: pa.Array, valid: pa.Array) -> pa.Array:
+    """Values of the valid rows alone, as values of all rows: null where `valid` is False."""
+    import pyarrow.compute as pc
+
+    position = pc.subtract(pc.cumulative_sum(valid.cast(pa.int64())), ONE)
+    return dense.take(pc.if_else(valid, position, int64s([None])[0]))

@@ -1,0 +1,147 @@
+"""Decoding commits: newline-delimited JSON, one action a line (spec: "Delta Log Entries").
+
+A commit is decoded for what a caller needs: table actions when a table is opened, file actions when its files
+are planned, provenance when its history is shown. msgspec skips over the rest without building it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
+
+from headwater.errors import CorruptLogError
+from headwater.log.actions import CommitInfoLine, FileActionLine, TableActionLine
+from headwater.log.paths import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headwater.log.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Txn
+
+_Line = TypeVar("_Line")
+
+_FILE_LINES = msgspec.json.Decoder(list[FileActionLine])
+_FILE_LINE = msgspec.json.Decoder(FileActionLine)
+_TABLE_LINE = msgspec.json.Decoder(TableActionLine)
+_INFO_LINE = msgspec.json.Decoder(CommitInfoLine)
+
+FileKey = tuple[str, str | None]
+"""The primary key of a logical file: canonical path and the deletion vector's unique id."""
+
+
+def file_key(action: Add | Remove) -> FileKey:
+    """The key under which file actions reconcile with each other."""
+    vector = action.deletion_vector
+    return canonical(action.path), None if vector is None else vector.unique_id
+
+
+@dataclass(frozen=True)
+class CommitActions:
+    """The bytes of one commit (or compacted file) and what they say, decoded on demand."""
+
+    version: int
+    end_version: int
+    key: str
+    data: bytes
+
+    @cached_property
+    def table_actions(self) -> TableActions:
+        """`protocol`, `metaData`, `txn` and `domainMetadata`."""
+        return _table_actions(self, decode_lines(_TABLE_LINE, self.data, self.key))
+
+    def file_lines(self) -> list[FileActionLine]:
+        """The lines with `add`, `remove` and `cdc`, not kept: they can be many."""
+        return decode_lines(_FILE_LINE, self.data, self.key)
+
+    @cached_property
+    def commit_info(self) -> dict[str, Any] | None:
+        """The `commitInfo`, wherever in the commit it stands; None when there is none."""
+        for line in _lines(self.data):
+            if b'"commitInfo"' in line:
+                info = _decode(_INFO_LINE, line, self.key).commit_info
+                if info is not None:
+                    return info
+        return None
+
+    @property
+    def in_commit_timestamp(self) -> int | None:
+        """The in-commit timestamp in milliseconds, if the commit has one."""
+        value = (self.commit_info or {}).get("inCommitTimestamp")
+        return value if isinstance(value, int) else None
+
+
+@dataclass(frozen=True)
+class TableActions:
+    """The reconciled non-file actions of one commit."""
+
+    protocol: Protocol | None
+    metadata: Metadata | None
+    txns: dict[str, Txn]
+    domains: dict[str, DomainMetadata]
+
+
+def decode_lines(decoder: msgspec.json.Decoder[_Line], data: bytes, key: str) -> list[_Line]:
+    """Decode newline-delimited JSON in one call; an error names the file and the line."""
+    if not data.strip():
+        raise CorruptLogError(
+            f"{key} is empty: a commit holds at least one action. The file was damaged or half-written."
+        )
+    try:
+        return decoder.decode_lines(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # Slowly, to find the line for the message (and to accept blank lines with white space).
+        return [_decode(decoder, line, key, number) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
+
+
+def _decode(decoder: msgspec.json.Decoder[_Line], line: bytes, key: str, number: int | None = None) -> _Line:
+    try:
+        return decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        where = key if number is None else f"{key}, line {number}"
+        raise CorruptLogError(f"{where}: not a valid action: {error}") from error
+
+
+def _lines(data: bytes) -> Iterator[bytes]:
+    start = 0
+    while start < len(data):
+        end = data.find(b"\n", start)
+        end = len(data) if end < 0 else end
+        if end > start:
+            yield data[start:end]
+        start = end + 1
+
+
+def _table_actions(commit: CommitActions, lines: list[TableActionLine]) -> TableActions:
+    protocol = metadata = None
+    txns: dict[str, Txn] = {}
+    domains: dict[str, DomainMetadata] = {}
+    for line in lines:
+        if line.protocol is not None:
+            protocol = _single(commit, "protocol", protocol, line.protocol)
+        if line.meta_data is not None:
+            metadata = _single(commit, "metaData", metadata, line.meta_data)
+        if line.txn is not None:
+            name = f"txn of {line.txn.app_id!r}"
+            txns[line.txn.app_id] = _single(commit, name, txns.get(line.txn.app_id), line.txn)
+        if line.domain_metadata is not None:
+            domain = line.domain_metadata.domain
+            domains[domain] = _single(
+                commit, f"domainMetadata of {domain!r}", domains.get(domain), line.domain_metadata
+            )
+    return TableActions(protocol, metadata, txns, domains)
+
+
+_Value = TypeVar("_Value")
+
+
+def _single(commit: CommitActions, name: str, seen: _Value | None, new: _Value) -> _Value:
+    """A commit may not hold two actions that reconcile with each other; the same one twice does no harm."""
+    if seen is not None and seen != new:
+        raise CorruptLogError(
+            f"{commit.key} is not a valid commit: it has two different actions for {name}, "
+            "and the protocol does not say which one counts."
+        )
+    return new

@@ -1,0 +1,255 @@
+"""Reading deletion vectors: which rows of a data file are deleted.
+
+Spec: "Deletion Vectors" and "Deletion Vector Format". A vector is a 64-bit roaring bitmap of row positions,
+inline in the log or in a file that may hold many of them. Here it is found, fetched, checked (size, CRC-32,
+magic number, cardinality) and handed on in its portable serialised form, which every roaring library reads.
+
+>>> from headwater.log.actions import DeletionVector
+>>> inline = DeletionVector("i", "wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", 40, 6)
+>>> list(to_bitmap(decode_inline(inline)))
+[3, 4, 7, 11, 18, 29]
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from headwater.errors import CorruptLogError, StorageError
+from headwater.log.paths import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyroaring import BitMap64
+
+    from headwater.log.actions import DeletionVector
+    from headwater.storage.base import ObjectStore
+
+MAGIC = 1681511377
+_OLD_HEADER = struct.pack(">i", 1681511376)
+"""Begins the format that preceded the portable one; the spec's example of an inline vector is in it."""
+FILE_FORMAT_VERSION = 1
+_UUID_TEXT_LENGTH = 20
+_MAX_GAP_BYTES = 64 * 1024
+"""Vectors of one file that lie this close together are fetched in one read."""
+_PARALLEL_READS = 16
+
+# Z85 and Python's base85 are one code over two alphabets.
+_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_TO_B85 = bytes.maketrans(_Z85, _B85)
+_FROM_B85 = bytes.maketrans(_B85, _Z85)
+_FOREIGN = frozenset(_B85) - frozenset(_Z85)
+
+
+def z85_decode(text: str) -> bytes:
+    """Decode Z85 text (ZeroMQ RFC 32): five characters for four bytes.
+
+    >>> z85_decode("HelloWorld").hex()
+    '864fd26fb559f75b'
+    >>> z85_decode("Hello##093").hex()
+    '864fd26f0300'
+
+    Raises:
+        ValueError: the text is not Z85.
+    """
+    data = text.encode("ascii")
+    if len(data) % 5 or any(byte in _FOREIGN for byte in data):
+        raise ValueError(f"{text!r} is not Z85 text")
+    if data[-5:-4] != b"#":
+        return base64.b85decode(data.translate(_TO_B85))
+    # No four bytes encode to this. Rust's kernel writes one to three last bytes so: in one digit more.
+    digits = data[-5:].lstrip(b"#")
+    number = sum(_Z85.index(digit) * 85**power for power, digit in enumerate(reversed(digits)))
+    size = len(digits) - 1
+    if size < 1 or number >= 256**size:
+        raise ValueError(f"{text!r} is not Z85 text")
+    return base64.b85decode(data[:-5].translate(_TO_B85)) + number.to_bytes(size, "big")
+
+
+def z85_encode(data: bytes) -> str:
+    """Encode bytes as Z85 text; the length must be a multiple of four.
+
+    >>> z85_encode(bytes.fromhex("864fd26fb559f75b"))
+    'HelloWorld'
+    """
+    if len(data) % 4:
+        raise ValueError(f"Z85 needs a multiple of 4 bytes, not {len(data)}")
+    return base64.b85encode(data).translate(_FROM_B85).decode("ascii")
+
+
+def vector_path(vector: DeletionVector) -> str:
+    """The decoded path of the file that holds a vector: relative to the table for `u`, absolute for `p`.
+
+    >>> from headwater.log.actions import DeletionVector
+    >>> vector_path(DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 6, offset=4))
+    'ab/deletion_vector_d2c639aa-8816-431a-aaf6-d3fe2512ff61.bin'
+    """
+    text = vector.path_or_inline_dv
+    if vector.storage_type == "p":
+        return canonical(text) if text.startswith(("file:", "/")) else unquote(text)
+    prefix, encoded = text[:-_UUID_TEXT_LENGTH], text[-_UUID_TEXT_LENGTH:]
+    try:
+        identifier = uuid.UUID(bytes=z85_decode(encoded))
+    except ValueError as error:
+        raise CorruptLogError(f"the deletion vector {text!r} does not end in an encoded UUID: {error}") from error
+    name = f"deletion_vector_{identifier}.bin"
+    return f"{prefix}/{name}" if prefix else name
+
+
+def decode_inline(vector: DeletionVector) -> bytes:
+    """The serialised bitmap of an inline vector.
+
+    Raises:
+        CorruptLogError: the text cannot be decoded, or is not what the descriptor says.
+    """
+    try:
+        data = z85_decode(vector.path_or_inline_dv)[: vector.size_in_bytes]
+    except ValueError as error:
+        raise CorruptLogError(f"an inline deletion vector cannot be decoded: {error}") from error
+    return _checked(data, vector, "an inline deletion vector")
+
+
+def to_bitmap(serialized: bytes) -> BitMap64:
+    """The row positions as a set."""
+    from pyroaring import BitMap64
+
+    return BitMap64.deserialize(serialized)
+
+
+def read_vectors(
+    vectors: Sequence[DeletionVector],
+    store: ObjectStore,
+    open_root: Callable[[str], tuple[ObjectStore, str]],
+) -> list[bytes]:
+    """Fetch vectors, in the order given, each as a serialised 64-bit bitmap (portable format, without magic).
+
+    Args:
+        vectors: the descriptors.
+        store: the table's own store, for inline and relative vectors.
+        open_root: for an absolute path, the store that holds it and the key there.
+
+    Raises:
+        CorruptLogError: a vector is not what its descriptor and its checksum say; the message names the file.
+        StorageError: a file cannot be read.
+    """
+    found: dict[str, bytes] = {}
+    by_file: dict[tuple[str, str], list[DeletionVector]] = {}
+    for vector in {v.unique_id: v for v in vectors}.values():
+        if vector.storage_type == "i":
+            found[vector.unique_id] = decode_inline(vector)
+        elif vector.storage_type in ("u", "p"):
+            by_file.setdefault((vector.storage_type, vector_path(vector)), []).append(vector)
+        else:
+            raise CorruptLogError(
+                f"deletion vectors of storage type {vector.storage_type!r} are unknown: expected i, u or p"
+            )
+
+    def read_file(file: tuple[str, str]) -> dict[str, bytes]:
+        kind, path = file
+        holder, key = (store, path) if kind == "u" else open_root(path)
+        return _read_file(holder, key, by_file[file])
+
+    if len(by_file) == 1:
+        found.update(read_file(next(iter(by_file))))
+    elif by_file:
+        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+            for part in pool.map(read_file, by_file):
+                found.update(part)
+    return [found[v.unique_id] for v in vectors]
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """Bytes of a file that are read at once."""
+
+    start: int
+    end: int
+    vectors: tuple[DeletionVector, ...]
+
+
+def _read_file(store: ObjectStore, key: str, vectors: Sequence[DeletionVector]) -> dict[str, bytes]:
+    """The vectors of one file: length, bitmap and CRC-32 each, after one byte of format version."""
+    where = f"{store.uri}/{key}"
+    found: dict[str, bytes] = {}
+    for span in _spans(vectors):
+        try:
+            data = store.get_range(key, span.start, span.end - span.start)
+        except StorageError as error:
+            raise type(error)(
+                f"the deletion vector file {where} cannot be read, so nobody can say which rows are deleted "
+                f"(has VACUUM removed it?): {error}"
+            ) from error
+        if span.start == 0 and data[:1] != bytes([FILE_FORMAT_VERSION]):
+            raise CorruptLogError(f"{where} is a deletion vector file of unknown format version {data[:1]!r}")
+        for vector in span.vectors:
+            start = (vector.offset or 0) - span.start
+            found[vector.unique_id] = _unframed(data[start:], vector, where)
+    return found
+
+
+def _spans(vectors: Sequence[DeletionVector]) -> list[_Span]:
+    """What to read of one file: its first byte, and vectors with small gaps between them together."""
+    spans = [_Span(0, 1, ())]
+    for vector in sorted(vectors, key=lambda v: v.offset or 0):
+        start = vector.offset or 0
+        end = start + 4 + vector.size_in_bytes + 4
+        last = spans[-1]
+        if start - last.end <= _MAX_GAP_BYTES:
+            spans[-1] = _Span(last.start, max(end, last.end), (*last.vectors, vector))
+        else:
+            spans.append(_Span(start, end, (vector,)))
+    return spans
+
+
+def _unframed(data: bytes, vector: DeletionVector, where: str) -> bytes:
+    size = vector.size_in_bytes
+    what = f"the deletion vector at offset {vector.offset} of {where}"
+    if len(data) < size + 8:
+        raise CorruptLogError(f"{what} is cut off: {len(data)} of {size + 8} bytes are there")
+    (stored_size,) = struct.unpack_from(">i", data)
+    if stored_size != size:
+        raise CorruptLogError(f"{what} has {stored_size} bytes, and the log says {size}")
+    bitmap = data[4 : 4 + size]
+    (checksum,) = struct.unpack_from(">I", data, 4 + size)
+    if binascii.crc32(bitmap) != checksum:
+        raise CorruptLogError(f"{what} is damaged: its checksum does not match")
+    return _checked(bitmap, vector, what)
+
+
+def _checked(data: bytes, vector: DeletionVector, what: str) -> bytes:
+    """The bitmap behind the magic number, once it decodes to as many rows as the log says."""
+    if len(data) != vector.size_in_bytes or len(data) < 12:
+        raise CorruptLogError(f"{what} has {len(data)} bytes, and the log says {vector.size_in_bytes}")
+    (magic,) = struct.unpack_from("<i", data)
+    try:
+        if data.startswith(_OLD_HEADER):
+            serialized = _portable(data[4:])
+        elif magic == MAGIC:
+            serialized = data[4:]
+        else:
+            raise CorruptLogError(f"{what} has the magic number {magic}, not {MAGIC}: an unknown bitmap format")
+        count = len(to_bitmap(serialized))
+    except (ValueError, IndexError, struct.error) as error:
+        raise CorruptLogError(f"{what} is not a roaring bitmap: {error}") from error
+    if count != vector.cardinality:
+        raise CorruptLogError(f"{what} deletes {count} rows, and the log says {vector.cardinality}")
+    return serialized
+
+
+def _portable(data: bytes) -> bytes:
+    """The old format (big endian: count, then size and bitmap for each key from 0 on) in the portable one."""
+    (count,) = struct.unpack_from(">i", data)
+    parts, start = [struct.pack("<q", count)], 4
+    for key in range(count):
+        (size,) = struct.unpack_from(">i", data, start)
+        parts += [struct.pack("<i", key), data[start + 4 : start + 4 + size]]
+        start += 4 + size
+    return b"".join(parts)

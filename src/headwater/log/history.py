@@ -1,0 +1,90 @@
+"""The history of a table: its commits with their provenance (spec: "Commit Provenance Information").
+
+`commitInfo` may hold anything; the fields that writers agree on are attributes here, the whole is in `commit_info`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headwater.log.commit import CommitActions
+from headwater.log.segment import list_log
+from headwater.log.timeline import modification_times
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headwater.log.context import LogContext
+
+_BATCH = 256
+"""Commits fetched together; a caller who stops early does not pay for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitSummary:
+    """One commit, as `DESCRIBE HISTORY` shows it."""
+
+    version: int
+    timestamp: int
+    """Milliseconds since the epoch: the in-commit timestamp, else the adjusted time of the file."""
+    operation: str | None
+    operation_parameters: dict[str, Any] = field(default_factory=dict)
+    operation_metrics: dict[str, Any] = field(default_factory=dict)
+    user_id: str | None = None
+    user_name: str | None = None
+    engine_info: str | None = None
+    user_metadata: str | None = None
+    read_version: int | None = None
+    isolation_level: str | None = None
+    is_blind_append: bool | None = None
+    txn_id: str | None = None
+    commit_info: dict[str, Any] = field(default_factory=dict)
+    """Everything that the commit says about itself."""
+
+
+def read_history(ctx: LogContext, version: int, limit: int | None = None) -> list[CommitSummary]:
+    """The commits up to a version, newest first; those whose log was cleaned up are not there any more."""
+    if limit is not None and limit < 0:
+        raise ValueError(f"limit must not be negative: {limit}")
+    listing = list_log(ctx)
+    times = modification_times(listing)
+    versions = [v for v in sorted(listing.commits, reverse=True) if v <= version][:limit]
+    found = _read(ctx, versions, {v: listing.commits[v].key for v in versions})
+    return [_summary(commit, times[commit.version]) for commit in found]
+
+
+def _read(ctx: LogContext, versions: list[int], keys: dict[int, str]) -> Iterator[CommitActions]:
+    for start in range(0, len(versions), _BATCH):
+        batch = versions[start : start + _BATCH]
+        for version, data in zip(batch, ctx.store.get_many([keys[v] for v in batch]), strict=True):
+            yield CommitActions(version, version, keys[version], data)
+
+
+def _summary(commit: CommitActions, modified_ms: int) -> CommitSummary:
+    info = commit.commit_info or {}
+    recorded = commit.in_commit_timestamp
+    return CommitSummary(
+        version=commit.version,
+        timestamp=modified_ms if recorded is None else recorded,
+        operation=_text(info.get("operation")),
+        operation_parameters=_mapping(info.get("operationParameters")),
+        operation_metrics=_mapping(info.get("operationMetrics")),
+        user_id=_text(info.get("userId")),
+        user_name=_text(info.get("userName")),
+        engine_info=_text(info.get("engineInfo")) or _text(info.get("clientVersion")),
+        user_metadata=_text(info.get("userMetadata")),
+        read_version=info.get("readVersion") if isinstance(info.get("readVersion"), int) else None,
+        isolation_level=_text(info.get("isolationLevel")),
+        is_blind_append=info.get("isBlindAppend") if isinstance(info.get("isBlindAppend"), bool) else None,
+        txn_id=_text(info.get("txnId")),
+        commit_info=info,
+    )
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,159 @@
+"""The live files of a snapshot: the checkpoint's rows that still count, and the adds after it.
+
+Masks, not copies: rows of the checkpoint that a later commit replaced or removed are masked out, and only the rows and
+columns that a plan needs are ever gathered. Everything read here is shared by all snapshots on the same checkpoint.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.log import columns as build
+from headwater.log.actions import Add, Remove
+from headwater.log.expressions import and_, columns_of
+from headwater.log.file_chunks import ADD_COLUMNS, REMOVE_COLUMNS, MemoryChunk, SubsetChunk, unique_ids
+from headwater.log.paths import canonical_array
+from headwater.log.pruning import ChunkPruner, resolve, split_by_partition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headwater.log.base_files import BaseFiles
+    from headwater.log.commit import FileKey
+    from headwater.log.expressions import Expression
+    from headwater.log.file_chunks import FileChunk
+    from headwater.log.pruning import TableShape
+
+_NO_KEY = build.binaries([None])[0]
+_SEPARATOR = build.binaries([b"\0"])[0]
+_FEW = 4
+"""Statistics are decoded for the survivors of the partition filter alone if they are fewer than 1 in this many rows."""
+
+
+class LiveFiles:
+    """The files of one snapshot."""
+
+    def __init__(self, base: BaseFiles, tail: dict[FileKey, Add | Remove], shape: TableShape) -> None:
+        self._base = base
+        self._tail = tail
+        self._shape = shape
+        self._masks: dict[int, pa.ChunkedArray] = {}
+
+    @cached_property
+    def _tail_chunk(self) -> MemoryChunk:
+        return MemoryChunk([a for a in self._tail.values() if isinstance(a, Add)], ADD_COLUMNS)
+
+    @cached_property
+    def _tail_pruner(self) -> ChunkPruner:
+        return ChunkPruner(self._tail_chunk, self._shape)
+
+    @cached_property
+    def _replaced(self) -> _ReplacedFiles:
+        return _ReplacedFiles(list(self._tail))
+
+    def table(self, where: Expression | None, columns: Sequence[str]) -> pa.Table:
+        """The columns of all files that may hold a row matching the filter."""
+        if where is not None:
+            for column in columns_of(where):
+                resolve(column, self._shape)
+        parts = [_gather(chunk, rows, columns) for chunk, rows in self._selected(where)]
+        schema = pa.schema([(name, ADD_COLUMNS[name]) for name in columns])
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def tombstones(self) -> pa.Table:
+        """The files that were removed, as far as the log still tells."""
+        columns = list(REMOVE_COLUMNS)
+        removes = [a for a in self._tail.values() if isinstance(a, Remove)]
+        parts = [_gather(MemoryChunk(removes, REMOVE_COLUMNS), None, columns)]
+        for chunk in self._base.removes:
+            mask = self._replaced.mask(chunk)
+            parts.append(_gather(chunk, _rows(mask), columns))
+        return pa.concat_tables(parts)
+
+    def _selected(self, where: Expression | None) -> list[tuple[FileChunk, pa.Array | None]]:
+        """Chunks and the rows to take from each; None takes all."""
+        selected: list[tuple[FileChunk, pa.Array | None]] = []
+        for index, chunk in enumerate(self._base.adds):
+            if where is None:
+                mask = self._live_mask(index, chunk)
+                rows = None if pc.all(mask).as_py() else _rows(mask)
+            else:
+                rows = self._live_rows(
+                    index, chunk, self._candidates(self._base.pruner(index, self._shape), chunk, where)
+                )
+            if rows is None or len(rows):
+                selected.append((chunk, rows))
+        tail = self._tail_chunk
+        if tail.num_rows:
+            rows = None if where is None else self._candidates(self._tail_pruner, tail, where)
+            if rows is None or len(rows):
+                selected.append((tail, rows))
+        return selected
+
+    def _candidates(self, pruner: ChunkPruner, chunk: FileChunk, where: Expression) -> pa.Array:
+        """Row numbers that survive the filter: partition values first, statistics for what they leave."""
+        by_partition, by_statistics = split_by_partition(where, self._shape)
+        mask = pruner.may_match(and_(*by_partition))
+        if not by_statistics:
+            return _rows(mask)
+        rows = _rows(mask)
+        rest = and_(*by_statistics)
+        if not len(rows):
+            return rows
+        if len(rows) * _FEW < chunk.num_rows:
+            subset = ChunkPruner(SubsetChunk(chunk, rows), self._shape)
+            return rows.filter(subset.may_match(rest).combine_chunks())
+        return _rows(pc.and_(mask, pruner.may_match(rest)))
+
+    def _live_mask(self, index: int, chunk: FileChunk) -> pa.ChunkedArray:
+        if index not in self._masks:
+            self._masks[index] = self._replaced.mask(chunk)
+        return self._masks[index]
+
+    def _live_rows(self, index: int, chunk: FileChunk, rows: pa.Array) -> pa.Array:
+        """Of some candidate rows, those that are live."""
+        if not len(rows):
+            return rows
+        if index in self._masks or len(rows) * _FEW >= chunk.num_rows:
+            return rows.filter(self._live_mask(index, chunk).take(rows).combine_chunks())
+        return rows.filter(self._replaced.mask(SubsetChunk(chunk, rows)).combine_chunks())
+
+
+class _ReplacedFiles:
+    """The keys of the tail: rows of a checkpoint under one of them no longer count."""
+
+    def __init__(self, keys: Sequence[FileKey]) -> None:
+        encoded = [path.encode("utf-8", "surrogateescape") for path, _ in keys]
+        self._paths = build.binaries(encoded)
+        self._keys = build.binaries(
+            [path + b"\0" + (vector or "").encode() for path, (_, vector) in zip(encoded, keys, strict=True)]
+        )
+
+    def mask(self, chunk: FileChunk) -> pa.ChunkedArray:
+        """True where a row is a file action that the tail does not replace."""
+        paths = chunk.column("path")
+        live = paths.is_valid()
+        if not len(self._paths):
+            return live
+        keys = pa.chunked_array([canonical_array(c).cast(pa.binary()) for c in paths.chunks], type=pa.binary())
+        hits = pc.is_in(keys, value_set=self._paths)
+        if not pc.any(hits).as_py():
+            return live
+        vectors = unique_ids(chunk.column("deletionVector")).cast(pa.binary())
+        full = pc.binary_join_element_wise(pc.if_else(hits, keys, _NO_KEY), vectors, _SEPARATOR)
+        return pc.and_not(live, pc.is_in(full, value_set=self._keys))
+
+
+def _rows(mask: pa.ChunkedArray) -> pa.Array:
+    """The row numbers where a mask is true."""
+    found = pc.indices_nonzero(mask)
+    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+
+
+def _gather(chunk: FileChunk, rows: pa.Array | None, columns: Sequence[str]) -> pa.Table:
+    arrays = [chunk.column(name) if rows is None else chunk.column(name).take(rows) for name in columns]
+    return pa.table(arrays, names=list(columns))

@@ -1,0 +1,125 @@
+"""The PySpark form of a schema, both ways, through Spark's own JSON.
+
+PySpark is imported only when one of these functions is called, so that the log works without it. Two kinds of
+types are changed on the way, because that is how Spark itself keeps them:
+
+- `char(n)` and `varchar(n)` become strings with the declared type in the column metadata, in both directions:
+  DataFrames accept nothing else, and other readers of the log know only strings;
+- user-defined types that are not PySpark's own are given to Spark as what they are stored as: to build one,
+  PySpark would import whatever module the table names.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import replace
+from typing import Any
+
+from headwater.errors import SchemaError
+from headwater.log.schema.json_format import encode_json, type_to_value
+from headwater.log.schema.transform import transform_fields
+from headwater.log.schema.types import (
+    STRING,
+    ArrayType,
+    DataType,
+    MapType,
+    StructField,
+    StructType,
+    UserDefinedType,
+    is_char,
+)
+
+CHAR_VARCHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
+"""The column metadata key where Spark keeps the declared `char(n)` or `varchar(n)` of a string column."""
+
+
+def schema_to_spark(schema: StructType) -> Any:
+    """The schema as a `pyspark.sql.types.StructType`; see `StructType.to_spark`.
+
+    Raises:
+        SchemaError: PySpark does not know the type of a column, or PySpark is not installed.
+    """
+    types = _pyspark_types()
+    return types.StructType([_field_to_spark(f, types) for f in _for_spark(schema).fields])
+
+
+def schema_from_spark(schema: Any) -> StructType:
+    """The schema of a `pyspark.sql.types.StructType`; see `StructType.from_spark`.
+
+    Raises:
+        SchemaError: it is no such schema.
+    """
+    types = _pyspark_types()
+    if not isinstance(schema, types.StructType):
+        raise SchemaError(f"expected a pyspark.sql.types.StructType, not {type(schema).__name__}")
+    return strings_for_chars(StructType.from_json(encode_json(schema.jsonValue())))
+
+
+def strings_for_chars(schema: StructType) -> StructType:
+    """The schema with `char(n)` and `varchar(n)` as strings, their declaration kept in the column metadata.
+
+    >>> from headwater.log.schema.types import PrimitiveType
+    >>> schema = strings_for_chars(StructType([StructField("code", PrimitiveType("char(3)"))]))
+    >>> schema.fields[0]
+    StructField(name='code', type=PrimitiveType(name='string'), nullable=True, \
+metadata={'__CHAR_VARCHAR_TYPE_STRING': 'char(3)'})
+    """
+
+    def change(field: StructField, _path: tuple[str, ...]) -> StructField:
+        plain = _without_chars(field.type)
+        if plain == field.type:
+            return field
+        return replace(field, type=plain, metadata={**field.metadata, CHAR_VARCHAR_KEY: str(field.type)})
+
+    return transform_fields(schema, change)
+
+
+def _pyspark_types() -> Any:
+    try:
+        return importlib.import_module("pyspark.sql.types")
+    except ImportError as e:
+        raise SchemaError(
+            'the Spark form of a schema needs PySpark: install it with pip install "headwater[spark]"'
+        ) from e
+
+
+def _field_to_spark(field: StructField, types: Any) -> Any:
+    value = type_to_value(StructType([field]))
+    assert isinstance(value, dict)
+    try:
+        return types.StructField.fromJson(value["fields"][0])
+    except Exception as e:  # PySpark raises assertion, key, type and value errors of its own here
+        raise SchemaError(f"column {field.name}: PySpark cannot represent type {field.type}: {e}") from e
+
+
+def _for_spark(schema: StructType) -> StructType:
+    def change(field: StructField, _path: tuple[str, ...]) -> StructField:
+        return replace(field, type=_without_foreign_udts(field.type))
+
+    return transform_fields(strings_for_chars(schema), change)
+
+
+def _without_chars(data_type: DataType) -> DataType:
+    """Structs inside are left alone: their fields keep their own declarations."""
+    match data_type:
+        case _ if is_char(data_type):
+            return STRING
+        case ArrayType(element_type=element):
+            return replace(data_type, element_type=_without_chars(element))
+        case MapType(key_type=key, value_type=value):
+            return replace(data_type, key_type=_without_chars(key), value_type=_without_chars(value))
+        case _:
+            return data_type
+
+
+def _without_foreign_udts(data_type: DataType) -> DataType:
+    match data_type:
+        case UserDefinedType(sql_type=sql_type, properties=properties):
+            ours = str(properties.get("pyClass", "")).startswith("pyspark.")
+            return data_type if ours else _without_foreign_udts(sql_type)
+        case ArrayType(element_type=element):
+            return replace(data_type, element_type=_without_foreign_udts(element))
+        case MapType(key_type=key, value_type=value):
+            return replace(data_type, key_type=_without_foreign_udts(key), value_type=_without_foreign_udts(value))
+        case _:
+            return data_type

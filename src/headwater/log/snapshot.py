@@ -1,0 +1,238 @@
+"""A snapshot: the state of a table at one version (spec: "Action Reconciliation").
+
+Opening one reads the commits after the newest checkpoint and, only if they do not have them, protocol and metaData from
+the checkpoint. Everything about files is read when it is first asked for. A snapshot never changes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from headwater.log.actions import Add
+from headwater.log.commit import CommitActions
+from headwater.log.history import CommitSummary, read_history
+from headwater.log.replay import TableState, replay_files
+from headwater.log.schema import StructType, mapping_mode
+from headwater.log.timeline import in_commit_timestamps_enabled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from headwater.log.actions import Metadata, Protocol, Remove
+    from headwater.log.base_files import BaseFiles
+    from headwater.log.checksum import Discrepancy
+    from headwater.log.commit import FileKey
+    from headwater.log.context import LogContext
+    from headwater.log.expressions import Expression
+    from headwater.log.live_files import LiveFiles
+    from headwater.log.schema import MappingMode
+    from headwater.log.segment import LogSegment
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One version of a table. Use `headwater.open_log` to get one."""
+
+    ctx: LogContext
+    segment: LogSegment
+    base: BaseFiles
+    commits: tuple[CommitActions, ...]
+    """The commits after the checkpoint, ascending."""
+    protocol: Protocol
+    """What a client must support to read or write the table."""
+    metadata: Metadata
+    """The `metaData` action: id, name, schema text, partition columns, configuration."""
+
+    @property
+    def uri(self) -> str:
+        """Where the table is."""
+        return self.ctx.uri
+
+    @property
+    def version(self) -> int:
+        """The version."""
+        return self.segment.version
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The table properties (`delta.*` and the user's own)."""
+        return dict(self.metadata.configuration)
+
+    @property
+    def partition_columns(self) -> list[str]:
+        """The partition columns, by logical name."""
+        return list(self.metadata.partition_columns)
+
+    @cached_property
+    def schema(self) -> StructType:
+        """The table's schema, with logical names."""
+        return StructType.from_json(self.metadata.schema_string)
+
+    @cached_property
+    def mapping_mode(self) -> MappingMode:
+        """How columns are found in data files: `none`, `name` or `id`."""
+        return mapping_mode(self.protocol, self.metadata)
+
+    @property
+    def has_in_commit_timestamps(self) -> bool:
+        """Whether commits carry their own timestamps."""
+        return in_commit_timestamps_enabled(self.protocol, self.metadata)
+
+    @cached_property
+    def timestamp(self) -> int:
+        """When the version was committed, in milliseconds since the epoch.
+
+        The in-commit timestamp where the table has them, else the modification time of the commit file (of the
+        checkpoint, when log cleanup has left nothing else).
+        """
+        meta = self.segment.commit_meta
+        if meta is not None and self.has_in_commit_timestamps:
+            recorded = self._newest_commit(meta.key).in_commit_timestamp
+            if recorded is not None:
+                return recorded
+        if meta is None:
+            assert self.segment.checkpoint is not None, "a version has a commit or a checkpoint"
+            meta = self.segment.checkpoint.files[0]
+        return meta.modified_ms
+
+    def _newest_commit(self, key: str) -> CommitActions:
+        if self.commits and self.commits[-1].key == key:
+            return self.commits[-1]
+        return CommitActions(self.version, self.version, key, self.ctx.store.get(key))
+
+    # --- state other than files ------------------------------------------------------------------
+
+    @cached_property
+    def _table_state(self) -> TableState:
+        base = TableState() if self.base.checkpoint is None else self.base.checkpoint.table_state
+        return base.then(self.commits)
+
+    @property
+    def app_transactions(self) -> dict[str, int]:
+        """The latest version that each application recorded (`txn` actions)."""
+        return {app_id: txn.version for app_id, txn in self._table_state.txns.items()}
+
+    @property
+    def domain_metadata(self) -> dict[str, str]:
+        """The configuration of each domain that is not removed."""
+        return {d.domain: d.configuration for d in self._table_state.domains.values() if not d.removed}
+
+    # --- files -----------------------------------------------------------------------------------
+
+    @cached_property
+    def _tail(self) -> dict[FileKey, Add | Remove]:
+        return replay_files(self.commits)
+
+    @cached_property
+    def _live(self) -> LiveFiles:
+        from headwater.log.live_files import LiveFiles
+        from headwater.log.pruning import DEFAULT_STRING_PREFIX_LENGTH, TableShape
+
+        declared = self.properties.get("delta.dataSkippingStringPrefixLength", "")
+        length = int(declared) if declared.isdigit() else DEFAULT_STRING_PREFIX_LENGTH
+        shape = TableShape(
+            self.schema,
+            self.metadata.partition_columns,
+            self.mapping_mode,
+            min(length, DEFAULT_STRING_PREFIX_LENGTH),
+        )
+        return LiveFiles(self.base, self._tail, shape)
+
+    def files(self, where: str | Expression | None = None, columns: Sequence[str] | None = None) -> pa.Table:
+        """The live files, as a table with one row a file.
+
+        Args:
+            where: a filter in SQL, or an expression tree. Files that cannot hold a matching row are left out, by
+                partition values and by statistics. Files that are kept may still hold no match.
+            columns: which columns, of `path`, `partitionValues`, `size`, `modificationTime`, `dataChange`,
+                `stats`, `tags`, `deletionVector`, `baseRowId`, `defaultRowCommitVersion` and
+                `clusteringProvider`; all of them by default.
+
+        Returns:
+            A `pyarrow.Table`. Paths are as the log has them (percent-encoded, relative to the table or absolute),
+            the keys of `partitionValues` and of `stats` are physical column names.
+        """
+        from headwater.log.file_chunks import ADD_COLUMNS
+
+        wanted = list(ADD_COLUMNS) if columns is None else list(columns)
+        unknown = [name for name in wanted if name not in ADD_COLUMNS]
+        if unknown:
+            raise ValueError(f"unknown columns {unknown}: choose from {list(ADD_COLUMNS)}")
+        if isinstance(where, str):
+            from headwater.log.filter_sql import parse_filter
+
+            where = parse_filter(where)
+        return self._live.table(where, wanted)
+
+    @cached_property
+    def _totals(self) -> tuple[int, int]:
+        if self.base.checkpoint is None:  # no Arrow needed for a small log
+            adds = [a for a in self._tail.values() if isinstance(a, Add)]
+            return len(adds), sum(a.size for a in adds)
+        import pyarrow.compute as pc
+
+        sizes = self.files(columns=["size"]).column("size")
+        return len(sizes), pc.sum(sizes).as_py() or 0
+
+    @property
+    def num_files(self) -> int:
+        """Number of live files."""
+        return self._totals[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """Sum of the sizes of all live files."""
+        return self._totals[1]
+
+    def file_sizes(self) -> list[int]:
+        """The sizes of all live files, in no particular order."""
+        if self.base.checkpoint is None:
+            return [a.size for a in self._tail.values() if isinstance(a, Add)]
+        sizes: list[int] = self.files(columns=["size"]).column("size").to_pylist()
+        return sizes
+
+    def tombstones(self, *, include_expired: bool = False) -> pa.Table:
+        """The removed files whose retention has not run out (`delta.deletedFileRetentionDuration`).
+
+        Args:
+            include_expired: also those that a checkpoint or VACUUM may forget.
+        """
+        import pyarrow.compute as pc
+
+        from headwater.log.retention import tombstone_retention_ms
+
+        removed = self._live.tombstones()
+        if include_expired:
+            return removed
+        oldest = self.ctx.clock_ms() - tombstone_retention_ms(self.metadata.configuration)
+        # A remove without a timestamp counts as removed at the epoch.
+        return removed.filter(pc.greater(pc.fill_null(removed.column("deletionTimestamp"), 0), oldest))
+
+    # --- history, checks, refresh ------------------------------------------------------------------
+
+    def history(self, limit: int | None = None) -> list[CommitSummary]:
+        """The commits up to this version, newest first."""
+        return read_history(self.ctx, self.version, limit)
+
+    def verify(self) -> list[Discrepancy]:
+        """Compare the log with its version checksum, and look for illegal actions after the checkpoint.
+
+        Returns:
+            Every discrepancy; an empty list when all is fine or there is no checksum.
+        """
+        from headwater.log.verification import verify
+
+        return verify(self)
+
+    def refresh(self) -> Snapshot:
+        """The newest version, found by reading only the commits after this one.
+
+        Returns this very snapshot when there is nothing new.
+        """
+        from headwater.log.opening import refresh
+
+        return refresh(self)

@@ -1,0 +1,58 @@
+"""Opening tables: the face of the log core. Wires a store, the protocol gate and the clock together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.features.gate import check_readable
+from headwater.log.context import LogContext
+from headwater.log.opening import open_snapshot
+from headwater.storage import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import date, datetime
+    from os import PathLike
+
+    from headwater.log.snapshot import Snapshot
+
+
+def open_log(
+    path: str | PathLike[str],
+    version: int | None = None,
+    timestamp: str | datetime | date | int | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    trust_checksum: bool = False,
+) -> Snapshot:
+    """Open a Delta table's log, without Spark.
+
+    Cheap whatever the size of the table: files and statistics are read when they are asked for.
+
+    Args:
+        path: a path or URI: `/data/events`, `file:///data/events`, `s3://bucket/events`, `az://...`, `gs://...`.
+        version: a version to travel to; the newest by default.
+        timestamp: or a point in time: ISO text, datetime, date (UTC unless they say otherwise) or milliseconds.
+        storage_options: options of the object store, by the names that deltalake uses.
+        trust_checksum: open from the version checksum (`.crc`) where its transaction id matches the commit's, without
+            reading the checkpoint: faster on object stores. By default a checksum is only ever compared (`verify`).
+
+    Returns:
+        A `Snapshot`, which never changes; `snapshot.refresh()` gives the newest one.
+
+    Raises:
+        TableNotFoundError: there is no Delta table.
+        VersionNotFoundError: the version or timestamp is outside what the log can reconstruct.
+        UnsupportedProtocolError: the table needs a feature that is not supported; the message names it.
+        CorruptLogError: the log is damaged; the message names the file.
+
+    Example:
+        >>> import headwater as hw
+        >>> snap = hw.open_log("examples/data/events")  # doctest: +SKIP
+        >>> snap.version, snap.num_files  # doctest: +SKIP
+        (3, 12)
+    """
+    ctx = LogContext(
+        store=open_store(path, storage_options), check_readable=check_readable, trust_checksum=trust_checksum
+    )
+    return open_snapshot(ctx, version=version, timestamp=timestamp)

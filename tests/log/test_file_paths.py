@@ -1,0 +1,111 @@
+"""Canonical paths: spellings of one file meet (spec: "Add File and Remove File")."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from log_model import path_key
+
+from headwater.log.paths import canonical, canonical_array
+
+_NAMES = st.text(st.sampled_from("ab /%&+:=#?é😀~.25"), min_size=1, max_size=12)
+_SPELLINGS = st.lists(
+    st.sampled_from(
+        [
+            "a",
+            "/",
+            "%",
+            "%25",
+            "%2",
+            "%41",
+            "%4",
+            "1",
+            "5",
+            "41",
+            "%C3%A9",
+            "%c3",
+            "%A9",
+            "é",
+            "%FF",
+            "%f0%9f%98%80",
+        ]
+        + ["file:", "FILE:", "file%3A", "file://", "//", "s3://b/", " ", "+", "%2F", "%00", "\n", ":", "😀"]
+    ),
+    max_size=8,
+).map("".join)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("/p/x.parquet", "file:/p/x.parquet"),
+        ("/p/x.parquet", "file:///p/x.parquet"),
+        ("/p/x.parquet", "FILE:///p/x.parquet"),
+        ("a%20b.parquet", "a b.parquet"),
+        ("caf%C3%A9", "café"),
+        ("%f0%9f%98%80", "%F0%9F%98%80"),
+        ("date=2024-01-01%2000%3A00/x", "date=2024-01-01 00:00/x"),
+    ],
+)
+def test_spellings_of_one_file_meet(one: str, other: str) -> None:
+    assert canonical(one) == canonical(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("a%2520b", "a%20b"),  # decoded once: the first has a percent sign in its name
+        ("a+b", "a b"),  # a plus sign is a plus sign in a path
+        ("file%3A/p", "file:/p"),  # an escaped colon makes no scheme
+        ("p", "/p"),
+        ("s3://b/p", "/b/p"),
+        ("A", "a"),
+    ],
+)
+def test_different_files_stay_apart(one: str, other: str) -> None:
+    assert canonical(one) != canonical(other)
+
+
+def test_a_path_is_decoded_exactly_once() -> None:
+    assert canonical("a%2520b") == "a%20b"
+    assert canonical("%252541") == "%2541"
+
+
+@given(_NAMES, st.data())
+def test_any_mix_of_escaped_and_plain_characters_names_the_same_file(name: str, data: st.DataObject) -> None:
+    def spelled() -> str:
+        # A percent sign must be escaped, anything else may be.
+        return "".join(quote(c, safe="") if c == "%" or data.draw(st.booleans()) else c for c in name)
+
+    scheme = data.draw(st.sampled_from(["", "file:", "file://", "File:"]))
+    assert canonical(f"{scheme}/data/{spelled()}") == canonical(f"/data/{spelled()}") == f"/data/{name}"
+
+
+@given(st.lists(st.one_of(_SPELLINGS, st.none()), max_size=6))
+@example(["%%34%31", "%41"])
+@example(["%2%35", "%25"])
+@example(["file%3A/a", "file:/b"])
+@example(["%FF", "é%25", "%"])
+@example([])
+def test_the_array_form_equals_the_form_of_each_element(paths: list[str | None]) -> None:
+    found = canonical_array(pa.array(paths, pa.string())).cast(pa.binary()).to_pylist()
+    assert found == [None if p is None else canonical(p).encode("utf-8", "surrogateescape") for p in paths]
+
+
+@given(_SPELLINGS)
+def test_the_canonical_form_is_what_a_plain_reading_of_the_spec_gives(path: str) -> None:
+    assert canonical(path).encode("utf-8", "surrogateescape") == path_key(path)
+
+
+def test_a_slice_of_an_array_is_decoded_like_the_array() -> None:
+    paths = pa.array(["x%20y", None, "a%41", "%zz", "b"])
+    assert canonical_array(paths[2:]).cast(pa.binary()).to_pylist() == [b"aA", b"%zz", b"b"]
+
+
+def test_an_array_that_is_canonical_already_is_not_copied() -> None:
+    paths = pa.array(["a", "b"])
+    assert canonical_array(paths) is paths
