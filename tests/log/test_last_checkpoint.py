@@ -94,6 +94,7 @@ def test_a_right_checksum_is_accepted_whatever_the_numbers_look_like(canonical: 
         b'{"version": 3, "tags": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         b'{"version": 3, "checksum": "x", "tags": ' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"}",
     ],
+    ids=lambda text: repr(text[:40]),
 )
 def test_what_cannot_be_believed_is_no_hint(text: bytes) -> None:
     assert parse_hint(text) is None

@@ -149,17 +149,18 @@ def _newest(commits: tuple[CommitActions, ...]) -> tuple[Protocol | None, Metada
 
 def _read_segment(ctx: LogContext, version: int | None) -> tuple[LogSegment, tuple[CommitActions, ...]]:
     """The segment of a version and its commits, found anew if log cleanup deletes some of them meanwhile."""
-    for attempt in range(_ATTEMPTS):
+    attempts_left = _ATTEMPTS
+    while True:
         segment = find_segment(ctx, version)
         try:
             return segment, _read_commits(ctx, segment.commits)
         except ObjectNotFoundError as error:
-            if attempt == _ATTEMPTS - 1:
+            attempts_left -= 1
+            if attempts_left == 0:
                 raise MissingCommitError(
                     f"{ctx.uri} cannot be opened at version {segment.version}: the log was listed {_ATTEMPTS} times, "
                     f"and each time a commit was gone when it should be read: {error}"
                 ) from error
-    raise AssertionError("the last attempt returns or raises")
 
 
 def _read_commits(ctx: LogContext, files: tuple[CommitFile, ...]) -> tuple[CommitActions, ...]:
