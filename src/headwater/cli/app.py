@@ -1,0 +1,159 @@
+"""The commands and their options. What a command does is in the module of its name, imported when called."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from headwater._version import __version__
+
+if TYPE_CHECKING:
+    from headwater.log.snapshot import Snapshot
+
+app = typer.Typer(
+    name="headwater",
+    help="Look into Delta tables: no Spark, no JARs, no waiting.",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Path = Annotated[
+    str,
+    typer.Argument(metavar="PATH", help="The table: a folder, or a URI such as s3://bucket/table.", show_default=False),
+]
+Version = Annotated[
+    int | None,
+    typer.Option("--version", metavar="N", min=0, help="The version to look at; the newest by default."),
+]
+Timestamp = Annotated[
+    str | None,
+    typer.Option(
+        "--timestamp",
+        metavar="T",
+        help="Or a point in time: '2024-01-31', '2024-01-31 12:30:00' (UTC), or milliseconds since 1970.",
+    ),
+]
+Where = Annotated[
+    str | None,
+    typer.Option("--where", metavar="SQL", help="Leave out files that cannot hold a matching row."),
+]
+CommitLimit = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", min=1, help="At most N commits. By default 20, or all with --json."),
+]
+FileLimit = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", min=1, help="At most N files. By default 50, or all with --json."),
+]
+Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout, and errors as JSON on stderr.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--option",
+        metavar="KEY=VALUE",
+        help="A storage option, such as aws_region=eu-west-1. May be repeated.",
+    ),
+]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from headwater.cli.output import write
+
+        write(f"headwater {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    ctx: typer.Context,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version of Headwater."),
+    ] = False,
+) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+
+
+@app.command("show")
+def _show(
+    path: Path,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    json: Json = False,
+    option: Options = None,
+) -> None:
+    """What a table is: version, protocol, schema, properties, files and newest commits."""
+    from headwater.cli.show import show
+
+    show(_open(path, option, version, timestamp), as_json=json)
+
+
+@app.command("history")
+def _history(path: Path, limit: CommitLimit = None, json: Json = False, option: Options = None) -> None:
+    """What happened to a table: its commits, newest first."""
+    from headwater.cli.history import show_history
+
+    show_history(_open(path, option), limit, as_json=json)
+
+
+@app.command("files")
+def _files(
+    path: Path,
+    where: Where = None,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    limit: FileLimit = None,
+    json: Json = False,
+    option: Options = None,
+) -> None:
+    """Which files a table, or a query of it, consists of."""
+    from headwater.cli.files import show_files
+
+    show_files(_open(path, option, version, timestamp), where, limit, as_json=json)
+
+
+@app.command("verify")
+def _verify(
+    path: Path,
+    version: Version = None,
+    timestamp: Timestamp = None,
+    json: Json = False,
+    option: Options = None,
+) -> None:
+    """Does the log agree with its checksum? Exits with 1 if not."""
+    from headwater.cli.main import EXIT_DISCREPANCIES
+    from headwater.cli.verify import show_verification
+
+    if not show_verification(_open(path, option, version, timestamp), as_json=json):
+        raise typer.Exit(EXIT_DISCREPANCIES)
+
+
+def _open(path: str, options: list[str] | None, version: int | None = None, timestamp: str | None = None) -> Snapshot:
+    from headwater.cli.output import waiting
+    from headwater.tables import open_log
+
+    if version is not None and timestamp is not None:
+        raise typer.BadParameter("give a version or a timestamp, not both", param_hint="--timestamp")
+    with waiting("Opening the table"):
+        return open_log(path, version, _point_in_time(timestamp), _storage_options(options or []))
+
+
+def _point_in_time(text: str | None) -> str | int | None:
+    """Milliseconds have more digits than a date without hyphens (20240131)."""
+    return int(text) if text is not None and text.isdecimal() and len(text) > len("20240131") else text
+
+
+def _storage_options(pairs: list[str]) -> dict[str, str] | None:
+    options: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            # What was given is not repeated: it may be a secret.
+            raise typer.BadParameter("write it as KEY=VALUE, such as aws_region=eu-west-1", param_hint="--option")
+        if options.setdefault(key, value) != value:
+            raise typer.BadParameter(f"{key!r} is given twice, with different values", param_hint="--option")
+    return options or None
