@@ -9,6 +9,6 @@ from hypothesis import HealthCheck, settings
 # A first example pays for imports and the machine may be busy: neither is a finding.
 _COMMON = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large]}
 
-settings.register_profile("quick", max_examples=60, **_COMMON)
+settings.register_profile("quick", max_examples=50, derandomize=True, **_COMMON)
 settings.register_profile("long", max_examples=2_000, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))

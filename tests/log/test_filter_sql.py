@@ -434,6 +434,8 @@ def test_is_true_of_a_condition_keeps_its_true_side() -> None:
         ("a = 1)", "did not expect this"),
         ("a = 1 b", "did not expect this"),
         ("a, b", "did not expect this"),
+        ("a = 1 && b = 2", "Write AND instead of &&"),
+        ("WHERE a = 1", "Leave out the word WHERE"),
         ("a = . 5", "did not expect this"),
         ("a = 'x", "this quote is not closed"),
         ("`a = 1", "this backtick is not closed"),

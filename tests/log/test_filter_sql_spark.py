@@ -21,7 +21,7 @@ HAS_JAVA = bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_JAVA, reason="needs a Java runtime")
 def test_filters_mean_what_spark_says_they_mean() -> None:
-    texts = filter_oracle.conditions(count=250, seed=20)
+    texts = filter_oracle.conditions(count=160, seed=20)
     path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
 
     run = subprocess.run(
@@ -43,5 +43,5 @@ def test_filters_mean_what_spark_says_they_mean() -> None:
             assert answer in allowed, f"{text}: Spark says {answer} for {row}, {tree} says {set(allowed)}"
             exact += len(allowed) == 1
         compared += not isinstance(tree, Unknown)
-    assert compared > 150
-    assert exact > 800
+    assert compared > 100
+    assert exact > 500

@@ -1,8 +1,8 @@
 """Skipping may keep too much, but never drops a file with a matching row: random files, filters and statistics.
 
 The oracle is brute force over the rows with SQL's three-valued logic, in plain Python. Statistics are made the way
-real writers make them, with every habit that makes bounds treacherous: cut strings, timestamps cut to milliseconds, NaN in or
-out of the maximum, bounds that are wide, missing columns, missing statistics.
+real writers make them, with every habit that makes bounds treacherous: cut strings, timestamps cut to milliseconds,
+NaN in or out of the maximum, missing columns, missing statistics.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from headwater.log.expressions import (
     Unknown,
 )
 from headwater.log.file_chunks import ADD_COLUMNS, MemoryChunk
-from headwater.log.pruning import ChunkPruner, TableShape
+from headwater.log.operands import TableShape
+from headwater.log.pruning import ChunkPruner
 from headwater.log.schema import (
     BOOLEAN,
     BYTE,
@@ -116,7 +117,6 @@ habits = st.fixed_dictionaries(
         "tie_breaker": st.booleans(),
         "nan_is_largest": st.booleans(),
         "decimals_through_double": st.booleans(),
-        "wide": st.booleans(),
         "left_out": st.sets(st.sampled_from(sorted(LEAVES)), max_size=4),
         "null_counts": st.booleans(),
         "none_at_all": st.sampled_from([False, False, False, True]),
@@ -215,6 +215,8 @@ def leaf(draw: st.DrawFn, leaves: list[tuple[str, ...]]) -> Expression:
         return In(column, tuple(Literal(v) for v in draw(st.lists(st.none() | values, min_size=1, max_size=3))))
     if kind == "prefix" and type_ == STRING:
         return StartsWith(column, draw(_TEXT | _LONG_TEXT))
+    if kind == "null" and draw(st.booleans()):
+        return IsNull(Column(path[:1]))
     if kind == "constant":
         return draw(st.sampled_from([Constant(True), Constant(False), Constant(None), Unknown("f(x)")]))
     return IsNull(column)

@@ -24,7 +24,8 @@ from headwater.log.schema import (
     DataType,
     DecimalType,
 )
-from headwater.log.statistics import ChunkStatistics, Leaf
+from headwater.log.statistics import ChunkStatistics
+from headwater.log.stats_decoder import Leaf
 
 
 def load(texts: list[str | None], *leaves: Leaf) -> ChunkStatistics:

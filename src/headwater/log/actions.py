@@ -6,9 +6,18 @@ Unknown actions and unknown fields are ignored, as the protocol demands ("Protoc
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+
+Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+"""The spec's numbers: what does not fit is not a valid action."""
+
+if TYPE_CHECKING:
+    _Configuration = dict[str, str]
+else:
+    _Configuration = dict[str, str | None]  # as it is decoded; `Metadata` drops what is null
 
 
 class _Action(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True, gc=False):
@@ -19,14 +28,14 @@ class Format(_Action, frozen=True):
     """How data files are encoded; always Parquet in practice."""
 
     provider: str = "parquet"
-    options: dict[str, str] = {}
+    options: dict[str, str | None] = {}
 
 
 class Protocol(_Action, frozen=True):
     """What a client must implement to read or write the table."""
 
-    min_reader_version: int
-    min_writer_version: int
+    min_reader_version: Int
+    min_writer_version: Int
     reader_features: tuple[str, ...] | None = None
     writer_features: tuple[str, ...] | None = None
 
@@ -43,10 +52,16 @@ class Metadata(_Action, frozen=True):
     """JSON text; empty when the action has none, which only matters if it is the one in force."""
     format: Format = Format()
     partition_columns: tuple[str, ...] = ()
-    configuration: dict[str, str] = {}
+    configuration: _Configuration = {}
     name: str | None = None
     description: str | None = None
-    created_time: int | None = None
+    created_time: Long | None = None
+
+    def __post_init__(self) -> None:
+        # Early versions of delta-rs wrote properties without a value as null.
+        if None in self.configuration.values():
+            present = {name: value for name, value in self.configuration.items() if value is not None}
+            msgspec.structs.force_setattr(self, "configuration", present)
 
 
 class DeletionVector(_Action, frozen=True):
@@ -54,9 +69,9 @@ class DeletionVector(_Action, frozen=True):
 
     storage_type: str
     path_or_inline_dv: str
-    size_in_bytes: int
-    cardinality: int
-    offset: int | None = None
+    size_in_bytes: Int
+    cardinality: Long
+    offset: Int | None = None
 
     @property
     def unique_id(self) -> str:
@@ -69,15 +84,15 @@ class Add(_Action, frozen=True):
     """A logical file that is part of the table from this version on."""
 
     path: str
-    size: int
+    size: Long
     partition_values: dict[str, str | None] = {}
-    modification_time: int = 0
+    modification_time: Long | None = None
     data_change: bool = True
     stats: str | None = None
     tags: dict[str, str | None] | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
     clustering_provider: str | None = None
 
 
@@ -86,15 +101,15 @@ class Remove(_Action, frozen=True):
 
     path: str
     data_change: bool = True
-    deletion_timestamp: int | None = None
+    deletion_timestamp: Long | None = None
     extended_file_metadata: bool | None = None
     partition_values: dict[str, str | None] | None = None
-    size: int | None = None
+    size: Long | None = None
     stats: str | None = None
     tags: dict[str, str | None] | None = None
     deletion_vector: DeletionVector | None = None
-    base_row_id: int | None = None
-    default_row_commit_version: int | None = None
+    base_row_id: Long | None = None
+    default_row_commit_version: Long | None = None
 
 
 class AddCdcFile(_Action, frozen=True):
@@ -102,7 +117,7 @@ class AddCdcFile(_Action, frozen=True):
 
     path: str
     partition_values: dict[str, str | None] = {}
-    size: int = 0
+    size: Long = 0
     data_change: bool = False
     tags: dict[str, str | None] | None = None
 
@@ -111,8 +126,8 @@ class Txn(_Action, frozen=True):
     """An application's progress (spec: "Transaction Identifiers")."""
 
     app_id: str
-    version: int
-    last_updated: int | None = None
+    version: Long
+    last_updated: Long | None = None
 
 
 class DomainMetadata(_Action, frozen=True):
@@ -126,7 +141,7 @@ class DomainMetadata(_Action, frozen=True):
 class CheckpointMetadata(_Action, frozen=True):
     """Marks a checkpoint that follows the V2 spec."""
 
-    version: int
+    version: Long
     tags: dict[str, str] | None = None
 
 
@@ -134,8 +149,8 @@ class Sidecar(_Action, frozen=True):
     """Names a Parquet file that holds file actions of a V2 checkpoint."""
 
     path: str
-    size_in_bytes: int
-    modification_time: int = 0
+    size_in_bytes: Long
+    modification_time: Long = 0
     tags: dict[str, str] | None = None
 
 
@@ -177,3 +192,10 @@ class CommitInfoLine(msgspec.Struct, rename={"commit_info": "commitInfo"}, froze
     """One line of a commit, decoded for its provenance only."""
 
     commit_info: dict[str, Any] | None = None
+
+
+class CheckpointOnlyLine(msgspec.Struct, rename="camel", frozen=True):
+    """One line of a commit, decoded for what only a checkpoint may hold."""
+
+    sidecar: Any = None
+    checkpoint_metadata: Any = None

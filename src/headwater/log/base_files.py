@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headwater.log.checkpoint import Checkpoint
     from headwater.log.file_chunks import FileChunk
-    from headwater.log.pruning import ChunkPruner, TableShape
+    from headwater.log.operands import TableShape
+    from headwater.log.pruning import ChunkPruner
 
 
 @dataclass

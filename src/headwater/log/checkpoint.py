@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from headwater.log.actions import Add, Remove
+    from headwater.log.commit import FileKey
     from headwater.log.file_chunks import FileChunk
     from headwater.log.parquet import ParquetObject
     from headwater.log.segment import CheckpointFiles
@@ -55,8 +57,9 @@ class Checkpoint:
                 a checkpoint without them is damaged.
         """
         protocol, metadata = self.protocol, self.metadata
-        txns = {t.app_id: t for t in self._of(Txn, "txn", "appId")}
-        domains = {d.domain: d for d in self._of(DomainMetadata, "domainMetadata", "domain")}
+        txns = self._unique("txn", [(t.app_id, t) for t in self._of(Txn, "txn", "appId")])
+        found = self._of(DomainMetadata, "domainMetadata", "domain")
+        domains = self._unique("domainMetadata", [(d.domain, d) for d in found])
         return TableState(protocol, metadata, txns, domains)
 
     @property
@@ -74,15 +77,14 @@ class Checkpoint:
         """Protocol and metaData, in one pass that ends as soon as it has both."""
         protocol = metadata = None
         if self._is_json:
-            protocol = next((line.protocol for line in self._json_lines if line.protocol is not None), None)
-            metadata = next((line.meta_data for line in self._json_lines if line.meta_data is not None), None)
+            protocol, metadata = self._json.table_actions.protocol, self._json.table_actions.metadata
         for part in [] if self._is_json else self._parts:
-            groups = sorted({*part.groups_with("protocol.minReaderVersion"), *part.groups_with("metaData.id")})
+            groups = sorted({*part.groups_with("protocol"), *part.groups_with("metaData")})
             if not groups:
                 continue
             # An absent name or an empty configuration reads as its default; feature lists may be empty but there.
             columns = [
-                *part.leaves_with_values("metaData", groups),
+                *part.fields_with_values("metaData", groups),
                 *(["protocol"] if part.has("protocol") else []),
             ]
             for batch in part.batches(columns, groups):
@@ -140,16 +142,27 @@ class Checkpoint:
         return [
             action
             for part in self._parts
-            if (groups := part.groups_with(f"{column}.{leaf}"))
+            if (groups := part.groups_with(column))
             for batch in part.batches([column], groups)
             for action in _rows(type_, batch, column, leaf, part.meta.key)
         ]
 
+    def _unique(self, name: str, found: list[tuple[str, _Action]]) -> dict[str, _Action]:
+        """Actions by the name that they must not share with others."""
+        actions: dict[str, _Action] = {}
+        for key, action in found:
+            if actions.setdefault(key, action) != action:
+                raise CorruptLogError(
+                    f"{self.files.files[0].key} is not a valid checkpoint: it has several different {name} actions "
+                    f"for {key!r}, and nothing says which one counts."
+                )
+        return actions
+
     def _sidecars(self) -> list[ParquetObject]:
         if self.files.kind == "multipart":
             return []
-        found = self._of(Sidecar, "sidecar", "path")
-        return self._open([self._sidecar_meta(sidecar) for sidecar in found])
+        found = [self._sidecar_meta(sidecar) for sidecar in self._of(Sidecar, "sidecar", "path")]
+        return self._open(list({meta.key: meta for meta in found}.values()))
 
     def _sidecar_meta(self, sidecar: Sidecar) -> ObjectMeta:
         # Sidecars always live in _sidecars; whatever stands before the file name says nothing.
@@ -157,20 +170,36 @@ class Checkpoint:
         return ObjectMeta(key, sidecar.size_in_bytes, sidecar.modification_time)
 
     def _chunks(self, action: str) -> list[FileChunk]:
+        from headwater.log.checkpoint_types import check_file_actions
         from headwater.log.file_chunks import ADD_COLUMNS, REMOVE_COLUMNS, MemoryChunk, ParquetChunk
 
         types = ADD_COLUMNS if action == "add" else REMOVE_COLUMNS
         sources = self._sidecars()
+        if sources and self._has_own_files():
+            raise CorruptLogError(
+                f"{self.files.files[0].key} is not a valid checkpoint: it has file actions of its own besides those in "
+                "its sidecars, and nothing says which of them count."
+            )
         chunks: list[FileChunk] = []
         if self._is_json:
-            inline = [a for a in commit_files(self._json).values() if type(a).__name__.lower() == action]
+            inline = [a for a in self._json_files.values() if type(a).__name__.lower() == action]
             if inline:
                 chunks.append(MemoryChunk(inline, types))
         else:
             sources = [*self._parts, *sources]
         for source in sources:
+            check_file_actions(source, action, types)
             chunks += [ParquetChunk(source, group, action, types) for group in source.groups_with(f"{action}.path")]
         return chunks
+
+    @cached_property
+    def _json_files(self) -> dict[FileKey, Add | Remove]:
+        return commit_files(self._json)
+
+    def _has_own_files(self) -> bool:
+        if self._is_json:
+            return bool(self._json_files)
+        return any(part.has_values(leaf) for part in self._parts for leaf in ("add.path", "remove.path"))
 
 
 def _rows(type_: type[_Action], batch: pa.RecordBatch, column: str, leaf: str, key: str) -> list[_Action]:
@@ -178,10 +207,12 @@ def _rows(type_: type[_Action], batch: pa.RecordBatch, column: str, leaf: str, k
     index = batch.schema.get_field_index(column)
     if index < 0:
         return []
-    rows = batch.column(index).drop_null().to_pylist(maps_as_pydicts="strict")
     try:
-        return [msgspec.convert(_without_none(row), type_) for row in rows if row.get(leaf) is not None]
-    except msgspec.ValidationError as error:
+        rows = batch.column(index).drop_null().to_pylist(maps_as_pydicts="strict")
+        present = [row for row in rows if not isinstance(row, dict) or row.get(leaf) is not None]
+        return [msgspec.convert(_without_none(row), type_) for row in present]
+    except (msgspec.ValidationError, KeyError, ValueError) as error:
+        # A map has a key twice, or text is not UTF-8.
         raise CorruptLogError(f"{key} has a {column} action that is not valid: {error}") from error
 
 

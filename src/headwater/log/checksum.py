@@ -13,7 +13,7 @@ import msgspec
 
 from headwater.errors import ObjectNotFoundError
 from headwater.log import names
-from headwater.log.actions import Add, DomainMetadata, Metadata, Protocol, Txn
+from headwater.log.actions import Add, DomainMetadata, Long, Metadata, Protocol, Txn
 
 if TYPE_CHECKING:
     from headwater.storage.base import ObjectStore
@@ -22,34 +22,34 @@ if TYPE_CHECKING:
 class FileSizeHistogram(msgspec.Struct, rename="camel", frozen=True):
     """Files and bytes by size."""
 
-    sorted_bin_boundaries: list[int]
-    file_counts: list[int]
-    total_bytes: list[int]
+    sorted_bin_boundaries: list[Long]
+    file_counts: list[Long]
+    total_bytes: list[Long]
 
 
 class DeletedRecordCountsHistogram(msgspec.Struct, rename="camel", frozen=True):
     """Files by the number of rows that deletion vectors remove from them."""
 
-    deleted_record_counts: list[int]
+    deleted_record_counts: list[Long]
 
 
 class VersionChecksum(msgspec.Struct, rename="camel", frozen=True):
     """The content of a `.crc` file."""
 
-    table_size_bytes: int | None = None
-    num_files: int | None = None
-    num_metadata: int | None = None
-    num_protocol: int | None = None
+    table_size_bytes: Long | None = None
+    num_files: Long | None = None
+    num_metadata: Long | None = None
+    num_protocol: Long | None = None
     metadata: Metadata | None = None
     protocol: Protocol | None = None
     txn_id: str | None = None
-    in_commit_timestamp_opt: int | None = None
+    in_commit_timestamp_opt: Long | None = None
     set_transactions: list[Txn] | None = None
     domain_metadata: list[DomainMetadata] | None = None
     file_size_histogram: FileSizeHistogram | None = None
     all_files: list[Add] | None = None
-    num_deleted_records_opt: int | None = None
-    num_deletion_vectors_opt: int | None = None
+    num_deleted_records_opt: Long | None = None
+    num_deletion_vectors_opt: Long | None = None
     deleted_record_counts_histogram_opt: DeletedRecordCountsHistogram | None = None
 
 

@@ -17,13 +17,10 @@ from headwater.log.actions import CommitInfoLine, FileActionLine, TableActionLin
 from headwater.log.paths import canonical
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from headwater.log.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Txn
 
 _Line = TypeVar("_Line")
 
-_FILE_LINES = msgspec.json.Decoder(list[FileActionLine])
 _FILE_LINE = msgspec.json.Decoder(FileActionLine)
 _TABLE_LINE = msgspec.json.Decoder(TableActionLine)
 _INFO_LINE = msgspec.json.Decoder(CommitInfoLine)
@@ -50,7 +47,11 @@ class CommitActions:
     @cached_property
     def table_actions(self) -> TableActions:
         """`protocol`, `metaData`, `txn` and `domainMetadata`."""
-        return _table_actions(self, decode_lines(_TABLE_LINE, self.data, self.key))
+        return _table_actions(self, self.table_lines())
+
+    def table_lines(self) -> list[TableActionLine]:
+        """The lines with `protocol`, `metaData`, `txn` and `domainMetadata`."""
+        return decode_lines(_TABLE_LINE, self.data, self.key)
 
     def file_lines(self) -> list[FileActionLine]:
         """The lines with `add`, `remove` and `cdc`, not kept: they can be many."""
@@ -59,18 +60,19 @@ class CommitActions:
     @cached_property
     def commit_info(self) -> dict[str, Any] | None:
         """The `commitInfo`, wherever in the commit it stands; None when there is none."""
-        for line in _lines(self.data):
-            if b'"commitInfo"' in line:
-                info = _decode(_INFO_LINE, line, self.key).commit_info
-                if info is not None:
-                    return info
-        return None
+        first = self.data.partition(b"\n")[0]
+        if first.startswith(b'{"commitInfo"'):  # where it usually stands, and must with in-commit timestamps
+            _check_text(first, self.key)
+            lines = [_decode(_INFO_LINE, first, self.key, 1)]
+        else:
+            lines = decode_lines(_INFO_LINE, self.data, self.key)
+        return next((line.commit_info for line in lines if line.commit_info is not None), None)
 
     @property
     def in_commit_timestamp(self) -> int | None:
         """The in-commit timestamp in milliseconds, if the commit has one."""
         value = (self.commit_info or {}).get("inCommitTimestamp")
-        return value if isinstance(value, int) else None
+        return value if type(value) is int and -(2**63) <= value < 2**63 else None
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ def decode_lines(decoder: msgspec.json.Decoder[_Line], data: bytes, key: str) ->
         raise CorruptLogError(
             f"{key} is empty: a commit holds at least one action. The file was damaged or half-written."
         )
+    _check_text(data, key)
     try:
         return decoder.decode_lines(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -96,22 +99,20 @@ def decode_lines(decoder: msgspec.json.Decoder[_Line], data: bytes, key: str) ->
         return [_decode(decoder, line, key, number) for number, line in enumerate(data.split(b"\n"), 1) if line.strip()]
 
 
-def _decode(decoder: msgspec.json.Decoder[_Line], line: bytes, key: str, number: int | None = None) -> _Line:
+def _check_text(data: bytes, key: str) -> None:
+    """Raise unless the bytes are UTF-8: the decoder looks at what it decodes only, and skips over unknown names."""
+    if not data.isascii():
+        try:
+            data.decode()
+        except UnicodeDecodeError as error:
+            raise CorruptLogError(f"{key} is not valid UTF-8: {error}. The file was damaged.") from error
+
+
+def _decode(decoder: msgspec.json.Decoder[_Line], line: bytes, key: str, number: int) -> _Line:
     try:
         return decoder.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        where = key if number is None else f"{key}, line {number}"
-        raise CorruptLogError(f"{where}: not a valid action: {error}") from error
-
-
-def _lines(data: bytes) -> Iterator[bytes]:
-    start = 0
-    while start < len(data):
-        end = data.find(b"\n", start)
-        end = len(data) if end < 0 else end
-        if end > start:
-            yield data[start:end]
-        start = end + 1
+        raise CorruptLogError(f"{key}, line {number}: not a valid action: {error}") from error
 
 
 def _table_actions(commit: CommitActions, lines: list[TableActionLine]) -> TableActions:

@@ -1,11 +1,12 @@
 """File actions as columns, in chunks: a row group of a checkpoint, or the adds of the commits after it.
 
-A chunk is as long as its row group and has null where a row is some other action; columns are read when they
-are first asked for. What is cheap to keep and needed by every plan is kept; statistics as JSON text are not.
+Columns are read when they are first asked for. What is cheap to keep and needed by every plan is kept; statistics as
+JSON text are not.
 """
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -58,15 +59,15 @@ REMOVE_COLUMNS: dict[str, pa.DataType] = {
 }
 
 _AT = build.strings(["@"])[0]
-_KEPT = frozenset({"path", "size", "deletionVector", "deletionTimestamp"})
+_KEPT = frozenset({"path", "size", "dataChange", "deletionVector", "deletionTimestamp"})
 
 
 class FileChunk(Protocol):
-    """Some rows of file actions, all `add` or all `remove` (other rows are null)."""
+    """Some file actions of one kind, all `add` or all `remove`."""
 
     @property
     def num_rows(self) -> int:
-        """Number of rows, those of other actions included."""
+        """Number of file actions."""
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of the action (a key of `ADD_COLUMNS` or `REMOVE_COLUMNS`)."""
@@ -106,7 +107,7 @@ class MemoryChunk:
         return None
 
     def _build(self, name: str) -> pa.Array:
-        values = [getattr(action, _snake(name)) for action in self._actions]
+        values = list(map(attrgetter(_snake(name)), self._actions))
         type_ = self._types[name]
         if type_ == pa.string():
             return build.strings(values).cast(pa.string())
@@ -120,7 +121,7 @@ class MemoryChunk:
 
 
 class ParquetChunk:
-    """The file actions in one row group of a checkpoint or sidecar."""
+    """The file actions in one row group of a checkpoint or sidecar; rows of other actions are left out."""
 
     def __init__(self, source: ParquetObject, group: int, action: str, types: dict[str, pa.DataType]) -> None:
         self._source, self._group, self._action, self._types = source, group, action, types
@@ -128,21 +129,16 @@ class ParquetChunk:
 
     @property
     def num_rows(self) -> int:
-        """Number of rows."""
-        return int(self._source.metadata.row_group(self._group).num_rows)
+        """Number of rows: by the footer where all of them are actions of this kind, else by a small column."""
+        if self._source.null_count(self._group, f"{self._action}.path") == 0:
+            return int(self._source.metadata.row_group(self._group).num_rows)
+        return len(self.column("dataChange"))
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of the action."""
         if name in self._columns:
             return self._columns[name]
-        type_ = self._types[name]
-        if name == "deletionVector":
-            array = self._deletion_vectors()
-        else:
-            leaf = self._leaf((name,))
-            array = _nulls(type_, self.num_rows) if leaf is None else _cast(leaf, type_)
-        if name == "stats":
-            array = self._with_parsed_statistics(array)
+        array = self._read_column(name)
         if name in _KEPT:
             self._columns[name] = array
         return array
@@ -152,26 +148,43 @@ class ParquetChunk:
         if not self._source.has(self._action, name):
             yield pa.nulls(self.num_rows, pa.string())
             return
-        for batch in self._source.batches([f"{self._action}.{name}"], [self._group]):
-            yield batch.column(0).flatten()[0].cast(pa.string())
+        for values in self._batches((name,)):
+            yield values.cast(pa.string())
 
     def parsed(self, path: tuple[str, ...]) -> pa.ChunkedArray | None:
         """A leaf below `stats_parsed` or `partitionValues_parsed`."""
         return self._leaf(path)
 
+    def _read_column(self, name: str) -> pa.ChunkedArray:
+        type_ = self._types[name]
+        if name == "deletionVector":
+            return self._deletion_vectors()
+        leaf = self._leaf((name,))
+        array = _nulls(type_, self._count()) if leaf is None else _cast(leaf, type_)
+        return self._with_parsed_statistics(array) if name == "stats" else array
+
+    def _count(self) -> int:
+        """Number of rows, for a column that the file does not have."""
+        return len(self.column("path")) if "dataChange" not in self._columns else self.num_rows
+
+    def _batches(self, path: tuple[str, ...]) -> Iterator[pa.Array]:
+        """A (nested) field of the actions, batch by batch.
+
+        Rows of other actions go while a batch is small: gathering them out of a whole column later would need
+        that much memory again.
+        """
+        for batch in self._source.batches([".".join((self._action, *path))], [self._group]):
+            actions = leaf = batch.column(0)
+            for part in path:
+                leaf = _child(leaf, part)
+            yield leaf.filter(actions.is_valid()) if actions.null_count else leaf
+
     def _leaf(self, path: tuple[str, ...]) -> pa.ChunkedArray | None:
-        if not self._source.has(self._action, *path):
-            return None
-        leaf = self._source.read(".".join((self._action, *path)), [self._group])
-        for part in path:
-            # Not every file has `a.b` as the only match of that dotted name: select again by field.
-            leaf = pc.struct_field(leaf, [leaf.type.get_field_index(part)])
-        return leaf
+        return pa.chunked_array(list(self._batches(path))) if self._source.has(self._action, *path) else None
 
     def _with_parsed_statistics(self, text: pa.ChunkedArray) -> pa.ChunkedArray:
         """Text made from `stats_parsed` for the rows that have no text (a table may ask for structs only)."""
-        rows = self._source.has(self._action, "stats_parsed") and self._missing(text)
-        if not rows:
+        if not text.null_count or not self._source.has(self._action, "stats_parsed"):
             return text
         from headwater.log.stats_text import json_text
 
@@ -179,22 +192,12 @@ class ParquetChunk:
         assert parsed is not None, "the column is there"
         return pc.coalesce(text, pa.chunked_array([json_text(chunk) for chunk in parsed.chunks]))
 
-    def _missing(self, text: pa.ChunkedArray) -> bool:
-        """Whether some file has no statistics as text."""
-        return bool(pc.any(pc.and_(self.column("path").is_valid(), text.is_null())).as_py())
-
     def _deletion_vectors(self) -> pa.ChunkedArray:
-        path = f"{self._action}.deletionVector.storageType"
-        if self._group not in self._source.groups_with(path):
-            return _nulls(DELETION_VECTOR, self.num_rows)
+        if self._group not in self._source.groups_with(f"{self._action}.deletionVector.storageType"):
+            return _nulls(DELETION_VECTOR, self._count())
         whole = self._leaf(("deletionVector",))
         assert whole is not None, "groups_with found the column"
-        fields = {f.name: _cast(pc.struct_field(whole, [f.name]), f.type) for f in DELETION_VECTOR}
-        arrays = {name: column.combine_chunks() for name, column in fields.items()}
-        valid = arrays["storageType"].is_valid()
-        return pa.chunked_array(
-            [pa.StructArray.from_arrays(list(arrays.values()), fields=list(DELETION_VECTOR), mask=pc.invert(valid))]
-        )
+        return pa.chunked_array([_as_deletion_vectors(chunk) for chunk in whole.chunks], type=DELETION_VECTOR)
 
 
 class SubsetChunk:
@@ -210,7 +213,7 @@ class SubsetChunk:
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of the action."""
-        return self._chunk.column(name).take(self._rows)
+        return build.take_ascending(self._chunk.column(name), self._rows)
 
     def text_batches(self, name: str) -> Iterator[pa.Array]:
         """A text column, in batches."""
@@ -219,7 +222,7 @@ class SubsetChunk:
     def parsed(self, path: tuple[str, ...]) -> pa.ChunkedArray | None:
         """A leaf below `stats_parsed` or `partitionValues_parsed`."""
         whole = self._chunk.parsed(path)
-        return None if whole is None else whole.take(self._rows)
+        return None if whole is None else build.take_ascending(whole, self._rows)
 
 
 def unique_ids(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -246,6 +249,17 @@ def _deletion_vectors(values: Sequence[DeletionVector | None]) -> pa.Array:
         "cardinality": build.int64s(each("cardinality")),  # type: ignore[arg-type]
     }
     return build.structs(children, valid=[v is not None for v in values])
+
+
+def _as_deletion_vectors(values: pa.StructArray) -> pa.Array:
+    fields = list(DELETION_VECTOR)
+    children = [_child(values, field.name).cast(field.type) for field in fields]
+    return pa.StructArray.from_arrays(children, fields=fields, mask=children[0].is_null())
+
+
+def _child(values: pa.StructArray, name: str) -> pa.Array:
+    """A field of a struct, null where the struct is."""
+    return pc.struct_field(values, [values.type.get_field_index(name)])
 
 
 def _cast(array: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:

@@ -31,6 +31,8 @@ _PLAIN_REASONS = (
     (re.compile(r"Invalid expression / Unexpected token"), "did not expect this"),
 )
 
+_HINTS = {"&&": "Write AND instead of &&.", "where": "Leave out the word WHERE: a filter is only its condition."}
+
 
 def parse_filter(text: str) -> Expression:
     """Parse the text of a WHERE clause.
@@ -85,9 +87,10 @@ def _parse_error(text: str, errors: list[dict[str, Any]]) -> FilterError:
         if m := pattern.search(reason):
             reason = m.expand(plain)
     line, column = first.get("line") or 1, first.get("col") or 1
+    word = str(first.get("highlight") or " ")
     offset = sum(len(part) + 1 for part in text.split("\n")[: line - 1])
-    position = offset + column - len(first.get("highlight") or " ")
-    return syntax_error(text, min(max(position, 0), len(text)), reason)
+    position = min(max(offset + column - len(word), 0), len(text))
+    return syntax_error(text, position, reason, _HINTS.get(word.lower(), HINT))
 
 
 @contextmanager

@@ -43,15 +43,18 @@ class CommitSummary:
     """Everything that the commit says about itself."""
 
 
-def read_history(ctx: LogContext, version: int, limit: int | None = None) -> list[CommitSummary]:
-    """The commits up to a version, newest first; those whose log was cleaned up are not there any more."""
+def read_history(ctx: LogContext, version: int, limit: int | None, in_commit_from: int | None) -> list[CommitSummary]:
+    """The commits up to a version, newest first; those whose log was cleaned up are not there any more.
+
+    From the version `in_commit_from` on, commits say their time themselves (None: no commit does).
+    """
     if limit is not None and limit < 0:
         raise ValueError(f"limit must not be negative: {limit}")
     listing = list_log(ctx)
     times = modification_times(listing)
     versions = [v for v in sorted(listing.commits, reverse=True) if v <= version][:limit]
     found = _read(ctx, versions, {v: listing.commits[v].key for v in versions})
-    return [_summary(commit, times[commit.version]) for commit in found]
+    return [_summary(commit, _time_ms(commit, times[commit.version], in_commit_from)) for commit in found]
 
 
 def _read(ctx: LogContext, versions: list[int], keys: dict[int, str]) -> Iterator[CommitActions]:
@@ -61,12 +64,18 @@ def _read(ctx: LogContext, versions: list[int], keys: dict[int, str]) -> Iterato
             yield CommitActions(version, version, keys[version], data)
 
 
-def _summary(commit: CommitActions, modified_ms: int) -> CommitSummary:
+def _time_ms(commit: CommitActions, modified_ms: int, in_commit_from: int | None) -> int:
+    if in_commit_from is None or commit.version < in_commit_from or commit.in_commit_timestamp is None:
+        return modified_ms
+    return commit.in_commit_timestamp
+
+
+def _summary(commit: CommitActions, time_ms: int) -> CommitSummary:
     info = commit.commit_info or {}
-    recorded = commit.in_commit_timestamp
+    read_version = info.get("readVersion")
     return CommitSummary(
         version=commit.version,
-        timestamp=modified_ms if recorded is None else recorded,
+        timestamp=time_ms,
         operation=_text(info.get("operation")),
         operation_parameters=_mapping(info.get("operationParameters")),
         operation_metrics=_mapping(info.get("operationMetrics")),
@@ -74,7 +83,7 @@ def _summary(commit: CommitActions, modified_ms: int) -> CommitSummary:
         user_name=_text(info.get("userName")),
         engine_info=_text(info.get("engineInfo")) or _text(info.get("clientVersion")),
         user_metadata=_text(info.get("userMetadata")),
-        read_version=info.get("readVersion") if isinstance(info.get("readVersion"), int) else None,
+        read_version=read_version if type(read_version) is int else None,
         isolation_level=_text(info.get("isolationLevel")),
         is_blind_append=info.get("isBlindAppend") if isinstance(info.get("isBlindAppend"), bool) else None,
         txn_id=_text(info.get("txnId")),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, date, datetime, timedelta
-from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -95,11 +95,7 @@ def _floating(value: Any, type_: DataType) -> pa.Scalar:
 
 
 def _decimal(value: Any) -> pa.Scalar:
-    if isinstance(value, str):
-        try:
-            value = Decimal(value.strip())
-        except InvalidOperation:
-            raise NotComparableError from None
+    # Against text, Spark compares decimals as doubles.
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise NotComparableError
     number = Decimal(value)

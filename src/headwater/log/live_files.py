@@ -16,8 +16,9 @@ from headwater.log import columns as build
 from headwater.log.actions import Add, Remove
 from headwater.log.expressions import and_, columns_of
 from headwater.log.file_chunks import ADD_COLUMNS, REMOVE_COLUMNS, MemoryChunk, SubsetChunk, unique_ids
+from headwater.log.operands import resolve, split_by_partition
 from headwater.log.paths import canonical_array
-from headwater.log.pruning import ChunkPruner, resolve, split_by_partition
+from headwater.log.pruning import ChunkPruner
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,9 +27,8 @@ if TYPE_CHECKING:
     from headwater.log.commit import FileKey
     from headwater.log.expressions import Expression
     from headwater.log.file_chunks import FileChunk
-    from headwater.log.pruning import TableShape
+    from headwater.log.operands import TableShape
 
-_NO_KEY = build.binaries([None])[0]
 _SEPARATOR = build.binaries([b"\0"])[0]
 _FEW = 4
 """Statistics are decoded for the survivors of the partition filter alone if they are fewer than 1 in this many rows."""
@@ -41,7 +41,7 @@ class LiveFiles:
         self._base = base
         self._tail = tail
         self._shape = shape
-        self._masks: dict[int, pa.ChunkedArray] = {}
+        self._masks: dict[int, pa.Array] = {}
 
     @cached_property
     def _tail_chunk(self) -> MemoryChunk:
@@ -68,24 +68,19 @@ class LiveFiles:
         """The files that were removed, as far as the log still tells."""
         columns = list(REMOVE_COLUMNS)
         removes = [a for a in self._tail.values() if isinstance(a, Remove)]
-        parts = [_gather(MemoryChunk(removes, REMOVE_COLUMNS), None, columns)]
-        for chunk in self._base.removes:
-            mask = self._replaced.mask(chunk)
-            parts.append(_gather(chunk, _rows(mask), columns))
-        return pa.concat_tables(parts)
+        later = _gather(MemoryChunk(removes, REMOVE_COLUMNS), None, columns)
+        return pa.concat_tables([later, *(_gather(c, self._replaced.mask(c), columns) for c in self._base.removes)])
 
     def _selected(self, where: Expression | None) -> list[tuple[FileChunk, pa.Array | None]]:
-        """Chunks and the rows to take from each; None takes all."""
+        """Chunks and what to take from each: row numbers, a mask, or None for all of it."""
         selected: list[tuple[FileChunk, pa.Array | None]] = []
         for index, chunk in enumerate(self._base.adds):
             if where is None:
-                mask = self._live_mask(index, chunk)
-                rows = None if pc.all(mask).as_py() else _rows(mask)
-            else:
-                rows = self._live_rows(
-                    index, chunk, self._candidates(self._base.pruner(index, self._shape), chunk, where)
-                )
-            if rows is None or len(rows):
+                selected.append((chunk, self._live_mask(index, chunk)))
+                continue
+            candidates = self._candidates(self._base.pruner(index, self._shape), chunk, where)
+            rows = self._live_rows(index, chunk, candidates)
+            if len(rows):
                 selected.append((chunk, rows))
         tail = self._tail_chunk
         if tail.num_rows:
@@ -109,7 +104,7 @@ class LiveFiles:
             return rows.filter(subset.may_match(rest).combine_chunks())
         return _rows(pc.and_(mask, pruner.may_match(rest)))
 
-    def _live_mask(self, index: int, chunk: FileChunk) -> pa.ChunkedArray:
+    def _live_mask(self, index: int, chunk: FileChunk) -> pa.Array:
         if index not in self._masks:
             self._masks[index] = self._replaced.mask(chunk)
         return self._masks[index]
@@ -119,8 +114,8 @@ class LiveFiles:
         if not len(rows):
             return rows
         if index in self._masks or len(rows) * _FEW >= chunk.num_rows:
-            return rows.filter(self._live_mask(index, chunk).take(rows).combine_chunks())
-        return rows.filter(self._replaced.mask(SubsetChunk(chunk, rows)).combine_chunks())
+            return rows.filter(self._live_mask(index, chunk).take(rows))
+        return rows.filter(self._replaced.mask(SubsetChunk(chunk, rows)))
 
 
 class _ReplacedFiles:
@@ -133,27 +128,43 @@ class _ReplacedFiles:
             [path + b"\0" + (vector or "").encode() for path, (_, vector) in zip(encoded, keys, strict=True)]
         )
 
-    def mask(self, chunk: FileChunk) -> pa.ChunkedArray:
+    def mask(self, chunk: FileChunk) -> pa.Array:
         """True where a row is a file action that the tail does not replace."""
         paths = chunk.column("path")
-        live = paths.is_valid()
+        live = paths.is_valid().combine_chunks()
         if not len(self._paths):
             return live
         keys = pa.chunked_array([canonical_array(c).cast(pa.binary()) for c in paths.chunks], type=pa.binary())
-        hits = pc.is_in(keys, value_set=self._paths)
-        if not pc.any(hits).as_py():
+        hits = pc.is_in(keys, value_set=self._paths).combine_chunks()
+        rows = pc.indices_nonzero(hits)
+        if not len(rows):
             return live
-        vectors = unique_ids(chunk.column("deletionVector")).cast(pa.binary())
-        full = pc.binary_join_element_wise(pc.if_else(hits, keys, _NO_KEY), vectors, _SEPARATOR)
-        return pc.and_not(live, pc.is_in(full, value_set=self._keys))
+        # The path is known to the tail; whether the logical file is depends on its deletion vector too.
+        vectors = unique_ids(build.take_ascending(chunk.column("deletionVector"), rows)).cast(pa.binary())
+        full = pc.binary_join_element_wise(build.take_ascending(keys, rows), vectors, _SEPARATOR)
+        replaced = pc.is_in(full, value_set=self._keys)
+        return pc.replace_with_mask(live, hits, pc.invert(replaced).combine_chunks())
 
 
 def _rows(mask: pa.ChunkedArray) -> pa.Array:
     """The row numbers where a mask is true."""
-    found = pc.indices_nonzero(mask)
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    return pc.indices_nonzero(mask.combine_chunks())
 
 
-def _gather(chunk: FileChunk, rows: pa.Array | None, columns: Sequence[str]) -> pa.Table:
-    arrays = [chunk.column(name) if rows is None else chunk.column(name).take(rows) for name in columns]
-    return pa.table(arrays, names=list(columns))
+def _gather(chunk: FileChunk, selection: pa.Array | None, columns: Sequence[str]) -> pa.Table:
+    arrays = {name: _select(chunk.column(name), selection) for name in columns}
+    return pa.table(arrays)
+
+
+def _select(column: pa.ChunkedArray, selection: pa.Array | None) -> pa.ChunkedArray:
+    if selection is None:
+        return column
+    if not pa.types.is_boolean(selection.type):
+        return build.take_ascending(column, selection)
+    # Chunk by chunk: one pass for all would gather large strings in one piece, which costs several times more.
+    parts, start = [], 0
+    for part in column.chunks:
+        mask = selection.slice(start, len(part))
+        parts.append(part if mask.true_count == len(part) else part.filter(mask))
+        start += len(part)
+    return pa.chunked_array(parts, type=column.type)

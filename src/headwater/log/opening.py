@@ -57,7 +57,11 @@ def open_snapshot(
 
 
 def refresh(snapshot: Snapshot) -> Snapshot:
-    """The newest version of the table, starting from what a snapshot already knows."""
+    """The newest version of the table, starting from what a snapshot already knows.
+
+    The next commits are asked for by name, which is cheaper than a listing. When there is none, `_last_checkpoint` (or,
+    without one, a listing) tells whether the log goes on all the same: cleanup deletes the oldest commits first.
+    """
     ctx = snapshot.ctx
     new: list[CommitActions] = []
     version = snapshot.version + 1
@@ -86,7 +90,8 @@ def _goes_on_elsewhere(snapshot: Snapshot, reached: int) -> bool:
     ctx = snapshot.ctx
     hint = hinted_version(ctx.store)
     if hint is None:
-        return (list_log(ctx, reached + 1).latest or 0) > reached
+        latest = list_log(ctx, snapshot.version).latest
+        return latest is None or latest > reached
     if hint > reached:
         return True
     if hint > snapshot.version and len(snapshot.commits) + reached - snapshot.version > _LONG_TAIL:

@@ -31,17 +31,20 @@ def partition_column(chunk: FileChunk, field: StructField, physical: str) -> pa.
         return parsed
     text = partition_text(chunk.column("partitionValues"), physical)
     # Few distinct values stand for many files: parse each once.
-    encoded = text.combine_chunks().dictionary_encode() if text.num_chunks != 1 else text.chunk(0).dictionary_encode()
+    return pa.chunked_array([_typed(part, field) for part in text.chunks], type=target)
+
+
+def _typed(text: pa.Array, field: StructField) -> pa.Array:
+    encoded = text.dictionary_encode()
     distinct = encoded.dictionary
     distinct = pc.if_else(pc.equal(distinct, build.EMPTY), build.strings([None])[0], distinct)
     try:
-        typed = parse_text(distinct, field.type)
+        return parse_text(distinct, field.type).take(encoded.indices)
     except pa.ArrowInvalid as error:
         raise CorruptLogError(
             f"a partition value of column {field.name!r} is not a valid {field.type}: {error}. "
             "The partitionValues of some add action in the log are damaged."
         ) from error
-    return pa.chunked_array([typed.take(encoded.indices)])
 
 
 def partition_text(values: pa.ChunkedArray, physical: str) -> pa.ChunkedArray:

@@ -27,16 +27,16 @@ from headwater.log.expressions import (
     columns_of,
 )
 from headwater.log.literals import NotComparableError, coerce
+from headwater.log.operands import resolve
 from headwater.log.partition_values import partition_column
-from headwater.log.schema import VOID, physical_path
-from headwater.log.statistics import ChunkStatistics, Leaf
+from headwater.log.statistics import ChunkStatistics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from headwater.log.expressions import Column, CompareOp, Expression
     from headwater.log.file_chunks import FileChunk
-    from headwater.log.schema import MappingMode, StructField, StructType
+    from headwater.log.operands import Operand, TableShape
 
 Mask: TypeAlias = "pa.ChunkedArray"
 """One boolean for each row of a chunk, without nulls."""
@@ -44,38 +44,6 @@ Mask: TypeAlias = "pa.ChunkedArray"
 _NEGATED: dict[CompareOp, CompareOp] = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _MAX_RANGES = 128
 """More values than this in an IN list are tested as that many ranges."""
-
-DEFAULT_STRING_PREFIX_LENGTH = 32
-
-
-@dataclass(frozen=True, slots=True)
-class TableShape:
-    """What pruning must know about a table."""
-
-    schema: StructType
-    partition_columns: tuple[str, ...]
-    mapping_mode: MappingMode
-    string_prefix_length: int = DEFAULT_STRING_PREFIX_LENGTH
-    """Strings in statistics may be cut at this length, or longer ones at theirs."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Operand:
-    """A column of the filter, resolved in the table."""
-
-    field: StructField
-    leaf: Leaf
-    is_partition: bool
-
-    @property
-    def is_void(self) -> bool:
-        return self.field.type == VOID
-
-    @property
-    def is_text_compared_by_bytes(self) -> bool:
-        """Collated text compares by other rules than its bytes, and `char(n)` is padded first."""
-        declared = str(self.field.metadata.get("__CHAR_VARCHAR_TYPE_STRING", ""))
-        return "__COLLATIONS" not in self.field.metadata and not declared.startswith("char")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,13 +70,15 @@ class ChunkPruner:
     def may_match(self, expr: Expression) -> Mask:
         """For each file of the chunk, whether any of its rows may match."""
         operands = {column: resolve(column, self._shape) for column in columns_of(expr)}
-        leaves = [o.leaf for o in operands.values() if not o.is_partition and not o.is_void]
+        leaves = [o.leaf for o in operands.values() if o.has_statistics]
         if leaves:
             self._statistics.load(leaves)
         return _Evaluation(self, operands).keep(expr, negated=False)
 
-    def bounds(self, operand: _Operand) -> _Bounds:
+    def bounds(self, operand: Operand) -> _Bounds:
         """Bounds of a column: its partition value, or its statistics."""
+        if not operand.is_partition and not operand.has_statistics:
+            return _Bounds(None, None, None, None, exact=False)
         if not operand.is_partition:
             known = self._statistics.leaf(operand.leaf)
             return _Bounds(known.lower, known.upper, known.null_count, self._statistics.num_records, exact=False)
@@ -134,34 +104,10 @@ class ChunkPruner:
         return self._shape.string_prefix_length
 
 
-def resolve(column: Column, shape: TableShape) -> _Operand:
-    """Find a filter's column in the table. Raises `ColumnNotFoundError`."""
-    fields = shape.schema.resolve(column.parts)
-    names = tuple(field.name for field in fields)
-    path = physical_path(shape.schema, names, shape.mapping_mode)
-    is_partition = len(names) == 1 and names[0] in shape.partition_columns
-    return _Operand(fields[-1], Leaf(path, fields[-1].type), is_partition)
-
-
-def split_by_partition(expr: Expression, shape: TableShape) -> tuple[list[Expression], list[Expression]]:
-    """The conjuncts that only need partition values, and the others."""
-    parts = list(_conjuncts(expr))
-    only_partition = [p for p in parts if (cols := columns_of(p)) and all(resolve(c, shape).is_partition for c in cols)]
-    return only_partition, [p for p in parts if p not in only_partition]
-
-
-def _conjuncts(expr: Expression) -> Iterable[Expression]:
-    if isinstance(expr, And):
-        for part in expr.operands:
-            yield from _conjuncts(part)
-    else:
-        yield expr
-
-
 class _Evaluation:
     """One filter over one chunk."""
 
-    def __init__(self, pruner: ChunkPruner, operands: dict[Column, _Operand]) -> None:
+    def __init__(self, pruner: ChunkPruner, operands: dict[Column, Operand]) -> None:
         self._pruner = pruner
         self._operands = operands
 
@@ -198,7 +144,7 @@ class _Evaluation:
             mask = (pc.and_ if conjunction else pc.or_)(mask, self.keep(part, negated=negated))
         return mask
 
-    def _null_test(self, operand: _Operand, *, is_null: bool) -> Mask:
+    def _null_test(self, operand: Operand, *, is_null: bool) -> Mask:
         if operand.is_void:
             return self._pruner.constant(is_null)
         bounds = self._pruner.bounds(operand)
@@ -221,10 +167,10 @@ class _Evaluation:
             return self._pruner.constant(True)
         return _true_or_unknown(pc.not_equal(bounds.null_count, bounds.num_records))
 
-    def _compare(self, operand: _Operand, op: CompareOp, value: object) -> Mask:
+    def _compare(self, operand: Operand, op: CompareOp, value: object) -> Mask:
         if operand.is_void or value is None:
             return self._pruner.constant(False)
-        if not operand.is_text_compared_by_bytes:
+        if not operand.compares_as_is:
             return self._pruner.constant(True)
         bounds = self._pruner.bounds(operand)
         try:
@@ -299,7 +245,7 @@ class _Evaluation:
         both = pc.and_(pc.equal(bounds.lower, literal), pc.equal(bounds.upper, literal))
         return _true_or_unknown(pc.invert(both))
 
-    def _in(self, operand: _Operand, values: list[object], *, negated: bool) -> Mask:
+    def _in(self, operand: Operand, values: list[object], *, negated: bool) -> Mask:
         present = [v for v in values if v is not None]
         if negated:
             if len(present) < len(values):
@@ -315,7 +261,7 @@ class _Evaluation:
             mask = pc.or_(mask, self._compare(operand, "=", value))
         return mask
 
-    def _in_many(self, operand: _Operand, values: list[object]) -> Mask:
+    def _in_many(self, operand: Operand, values: list[object]) -> Mask:
         """A long IN list: exactly for partitions, by ranges of neighbouring values for statistics."""
         if operand.is_void:
             return self._pruner.constant(False)
@@ -323,7 +269,7 @@ class _Evaluation:
         try:
             literals = [coerce("=", value, operand.field.type)[1] for value in values]
             known = pa.array(sorted({s.as_py() for s in literals if s is not None}), literals[0].type)  # type: ignore[union-attr]
-            if bounds.lower is None or not operand.is_text_compared_by_bytes or pa.types.is_decimal(known.type):
+            if bounds.lower is None or not operand.compares_as_is or pa.types.is_decimal(known.type):
                 raise NotComparableError
         except (NotComparableError, TypeError, AttributeError, pa.ArrowInvalid):
             return self._pruner.constant(True)
@@ -336,11 +282,11 @@ class _Evaluation:
             mask = pc.or_(mask, self._between(bounds, group[0], group[len(group) - 1]))
         return pc.and_(mask, self._has_values(bounds))
 
-    def _starts_with(self, operand: _Operand, prefix: str, *, negated: bool) -> Mask:
+    def _starts_with(self, operand: Operand, prefix: str, *, negated: bool) -> Mask:
         if operand.is_void:
             return self._pruner.constant(False)
         bounds = self._pruner.bounds(operand)
-        if bounds.lower is None or not pa.types.is_string(bounds.lower.type) or not operand.is_text_compared_by_bytes:
+        if bounds.lower is None or not pa.types.is_string(bounds.lower.type) or not operand.compares_as_is:
             return self._pruner.constant(True)
         if bounds.exact:
             found = pc.starts_with(bounds.lower, prefix)

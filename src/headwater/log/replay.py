@@ -13,7 +13,7 @@ from headwater.errors import CorruptLogError
 from headwater.log.commit import FileKey, file_key
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from headwater.log.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Txn
     from headwater.log.commit import CommitActions
@@ -60,27 +60,21 @@ def commit_files(commit: CommitActions) -> dict[FileKey, Add | Remove]:
             content. Actions of a commit have no order, so nobody can say what it means.
     """
     files: dict[FileKey, Add | Remove] = {}
-    for line in commit.file_lines():
-        action = line.add if line.add is not None else line.remove
-        if action is None:
-            continue
-        key = file_key(action)
-        earlier = files.setdefault(key, action)
+    for action in file_actions(commit):
+        earlier = files.setdefault(file_key(action), action)
         if earlier is not action and earlier != action:
             kinds = " and ".join(sorted({type(earlier).__name__.lower(), type(action).__name__.lower()}))
             raise CorruptLogError(
-                f"{commit.key} is not a valid commit: it has two contradicting actions ({kinds}) for the logical file "
+                f"{commit.key} is not valid: it has two contradicting actions ({kinds}) for the logical file "
                 f"{action.path!r}, and actions of one commit have no order."
             )
     return files
 
 
-def illegal_actions(commit: CommitActions) -> list[str]:
-    """What the commit does against the protocol without making its meaning unclear, one sentence each."""
-    seen: dict[tuple[str, str], int] = {}
+def file_actions(commit: CommitActions) -> Iterator[Add | Remove]:
+    """The `add` and `remove` actions of a commit, as they stand there."""
     for line in commit.file_lines():
-        for action in (line.add, line.remove):
-            if action is not None:
-                key = (type(action).__name__.lower(), file_key(action)[0])
-                seen[key] = seen.get(key, 0) + 1
-    return [f"{count} {kind} actions for the path {path!r}" for (kind, path), count in seen.items() if count > 1]
+        if line.add is not None:
+            yield line.add
+        if line.remove is not None:
+            yield line.remove

@@ -6,6 +6,7 @@ Months and years have no fixed length and are refused, as they are by other impl
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterError
@@ -13,17 +14,18 @@ from headwater.errors import HeadwaterError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_UNITS_MS = {
-    "week": 604_800_000.0,
-    "day": 86_400_000.0,
-    "hour": 3_600_000.0,
-    "minute": 60_000.0,
-    "second": 1_000.0,
-    "millisecond": 1.0,
-    "microsecond": 0.001,
+_UNITS_US = {
+    "week": 604_800_000_000,
+    "day": 86_400_000_000,
+    "hour": 3_600_000_000,
+    "minute": 60_000_000,
+    "second": 1_000_000,
+    "millisecond": 1_000,
+    "microsecond": 1,
 }
-_PART = re.compile(r"([+-]?\d+(?:\.\d+)?)\s*([a-z]+)")
-_DAY_MS = 86_400_000
+_INTERVAL = re.compile(r"(?:interval\b)?((?:\s*[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?\s*[a-z]+)+)\s*")
+_PART = re.compile(r"([+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]+)")
+_WEEK_MS = 604_800_000
 
 
 def parse_interval_ms(text: str) -> int:
@@ -31,22 +33,25 @@ def parse_interval_ms(text: str) -> int:
 
     >>> parse_interval_ms("interval 1 week 2 days")
     777600000
+
+    Raises:
+        HeadwaterError: the text is not a duration, has a unit without a fixed length, or is negative.
     """
-    body = text.strip().lower().removeprefix("interval").strip()
-    total = 0.0
-    matched = 0
-    for part in _PART.finditer(body):
-        unit = _UNITS_MS.get(part[2].removesuffix("s"))
-        if unit is None:
-            raise HeadwaterError(f"{text!r} is not a duration: {part[2]!r} is not one of {', '.join(_UNITS_MS)}.")
-        total += float(part[1]) * unit
-        matched += len(part[0])
-    if not matched or matched != len(re.sub(r"\s+(?=[+-]?\d)|(?<=[a-z])\s+", "", body)):
+    whole = _INTERVAL.fullmatch(text.strip().lower())
+    if whole is None:
         raise HeadwaterError(f"{text!r} is not a duration. Write it like 'interval 7 days' or 'interval 36 hours'.")
-    return int(total)
+    total_us = Fraction(0)
+    for number, unit in _PART.findall(whole[1]):
+        length_us = _UNITS_US.get(unit.removesuffix("s"))
+        if length_us is None:
+            raise HeadwaterError(f"{text!r} is not a duration: {unit!r} is not one of {', '.join(_UNITS_US)}.")
+        total_us += Fraction(number) * length_us
+    if total_us < 0:
+        raise HeadwaterError(f"{text!r} is not a duration: it must not be negative.")
+    return int(total_us) // 1_000
 
 
 def tombstone_retention_ms(configuration: Mapping[str, str]) -> int:
     """How long removed files stay (`delta.deletedFileRetentionDuration`, one week by default)."""
     declared = configuration.get("delta.deletedFileRetentionDuration")
-    return 7 * _DAY_MS if declared is None else parse_interval_ms(declared)
+    return _WEEK_MS if declared is None else parse_interval_ms(declared)

@@ -8,6 +8,7 @@ they cover. A gap is waited for (an object store's listing may lag), then it is 
 from __future__ import annotations
 
 import contextlib
+from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -136,6 +137,24 @@ def find_segment(ctx: LogContext, version: int | None = None) -> LogSegment:
         if wanted is not None and listing.checkpoint_at_or_before(wanted) is not None:
             return _segment_of(ctx, listing, version)
     return _segment_of(ctx, list_log(ctx), version)
+
+
+def loadable_commits(listing: LogListing) -> list[int]:
+    """The newest contiguous commits whose versions can be loaded, ascending.
+
+    What stands before a gap is left out: nobody can tell what happened in between.
+    """
+    versions = sorted(listing.commits)
+    start = len(versions) - 1
+    while start > 0 and versions[start - 1] == versions[start] - 1:
+        start -= 1
+    # In a contiguous run, every version after a loadable one is loadable.
+    return versions[bisect_left(versions, True, lo=max(start, 0), key=lambda version: _is_loadable(listing, version)) :]
+
+
+def _is_loadable(listing: LogListing, version: int) -> bool:
+    checkpoint = listing.checkpoint_at_or_before(version)
+    return _cover(listing, 0 if checkpoint is None else checkpoint.version + 1, version) is not None
 
 
 def _segment_of(ctx: LogContext, listing: LogListing, version: int | None) -> LogSegment:

@@ -15,7 +15,7 @@ from headwater.log.commit import CommitActions
 from headwater.log.history import CommitSummary, read_history
 from headwater.log.replay import TableState, replay_files
 from headwater.log.schema import StructType, mapping_mode
-from headwater.log.timeline import in_commit_timestamps_enabled
+from headwater.log.timeline import first_in_commit_version, in_commit_timestamps_enabled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,13 +87,15 @@ class Snapshot:
         """When the version was committed, in milliseconds since the epoch.
 
         The in-commit timestamp where the table has them, else the modification time of the commit file (of the
-        checkpoint, when log cleanup has left nothing else).
+        compacted file or checkpoint, when log cleanup has left nothing else).
         """
         meta = self.segment.commit_meta
         if meta is not None and self.has_in_commit_timestamps:
             recorded = self._newest_commit(meta.key).in_commit_timestamp
             if recorded is not None:
                 return recorded
+        if meta is None and self.segment.commits:
+            meta = self.segment.commits[-1].meta
         if meta is None:
             assert self.segment.checkpoint is not None, "a version has a commit or a checkpoint"
             meta = self.segment.checkpoint.files[0]
@@ -130,7 +132,7 @@ class Snapshot:
     @cached_property
     def _live(self) -> LiveFiles:
         from headwater.log.live_files import LiveFiles
-        from headwater.log.pruning import DEFAULT_STRING_PREFIX_LENGTH, TableShape
+        from headwater.log.operands import DEFAULT_STRING_PREFIX_LENGTH, TableShape
 
         declared = self.properties.get("delta.dataSkippingStringPrefixLength", "")
         length = int(declared) if declared.isdigit() else DEFAULT_STRING_PREFIX_LENGTH
@@ -216,7 +218,7 @@ class Snapshot:
 
     def history(self, limit: int | None = None) -> list[CommitSummary]:
         """The commits up to this version, newest first."""
-        return read_history(self.ctx, self.version, limit)
+        return read_history(self.ctx, self.version, limit, first_in_commit_version(self.protocol, self.metadata))
 
     def verify(self) -> list[Discrepancy]:
         """Compare the log with its version checksum, and look for illegal actions after the checkpoint.

@@ -6,13 +6,15 @@ strictly increasing: each at least a millisecond after the one before. All times
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from headwater.errors import CorruptLogError, TableNotFoundError, VersionNotFoundError
+from headwater.errors import CorruptLogError, VersionNotFoundError
 from headwater.log import names
 from headwater.log.commit import CommitActions
-from headwater.log.segment import list_log
+from headwater.log.segment import list_log, loadable_commits
 
 if TYPE_CHECKING:
     from headwater.log.actions import Metadata, Protocol
@@ -28,6 +30,27 @@ def in_commit_timestamps_enabled(protocol: Protocol, metadata: Metadata) -> bool
     return listed and metadata.configuration.get("delta.enableInCommitTimestamps", "false").lower() == "true"
 
 
+def first_in_commit_version(protocol: Protocol, metadata: Metadata) -> int | None:
+    """The version from which on commits have in-commit timestamps; None when the table has none.
+
+    Raises:
+        CorruptLogError: the property that says so is not a number.
+    """
+    if not in_commit_timestamps_enabled(protocol, metadata):
+        return None
+    return _number(metadata, "delta.inCommitTimestampEnablementVersion") or 0
+
+
+def _number(metadata: Metadata, name: str) -> int | None:
+    """A table property that is a whole number, if it is set."""
+    text = metadata.configuration.get(name)
+    if text is None:
+        return None
+    if re.fullmatch(r"-?[0-9]{1,19}", text) is None:
+        raise CorruptLogError(f"the table property {name} must be a whole number, but it is {text!r}.")
+    return int(text)
+
+
 def to_ms(timestamp: str | datetime | date | int) -> int:
     """A point in time as milliseconds; text and wall clocks without a zone are UTC.
 
@@ -36,8 +59,8 @@ def to_ms(timestamp: str | datetime | date | int) -> int:
     >>> to_ms("1970-01-01T01:00:00+01:00")
     0
     """
-    if isinstance(timestamp, bool):
-        raise TypeError("a timestamp is a text, a datetime, a date or milliseconds since the epoch")
+    if isinstance(timestamp, bool) or not isinstance(timestamp, str | date | int):
+        raise TypeError(f"a timestamp is a text, a datetime, a date or milliseconds since the epoch, not {timestamp!r}")
     if isinstance(timestamp, int):
         return timestamp
     if isinstance(timestamp, str):
@@ -56,7 +79,10 @@ def to_ms(timestamp: str | datetime | date | int) -> int:
 
 def format_ms(timestamp_ms: int) -> str:
     """A point in time for messages."""
-    return (_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(sep=" ", timespec="milliseconds")
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat(sep=" ", timespec="milliseconds")
+    except OverflowError:  # no calendar goes that far
+        return f"{timestamp_ms} ms"
 
 
 def modification_times(listing: LogListing) -> dict[int, int]:
@@ -77,46 +103,39 @@ def version_at(ctx: LogContext, timestamp_ms: int, protocol: Protocol, metadata:
         VersionNotFoundError: the time is before the first version that can be loaded, or after the last commit.
     """
     listing = list_log(ctx)
-    available = listing.reconstructable()
-    if available is None:
-        raise TableNotFoundError(f"{ctx.uri} is not a Delta table: its log is empty.")
-    versions = [v for v in sorted(listing.commits) if v >= available[0]]
+    versions = loadable_commits(listing)
     if not versions:
-        raise VersionNotFoundError(f"{ctx.uri} has no commits left to tell their time; only checkpoints are there.")
-    if in_commit_timestamps_enabled(protocol, metadata):
-        enabled = int(metadata.configuration.get("delta.inCommitTimestampEnablementVersion", "0"))
-        enabled_ms = int(metadata.configuration.get("delta.inCommitTimestampEnablementTimestamp", "-1"))
-        recent = [v for v in versions if v >= enabled]
-        if recent and timestamp_ms >= enabled_ms:
-            return _search_in_commit(ctx, recent, timestamp_ms)
-        versions = [v for v in versions if v < enabled]
-    times = modification_times(listing)
-    return _choose(ctx, [(v, times[v]) for v in versions], timestamp_ms)
+        raise VersionNotFoundError(
+            f"{ctx.uri} has no commits that could tell their time, only checkpoints. Open it by version."
+        )
+    times = _CommitTimes(ctx, modification_times(listing), first_in_commit_version(protocol, metadata))
+    first, last = versions[0], versions[-1]
+    if timestamp_ms < times.of(first) or timestamp_ms > times.of(last):
+        raise _outside(ctx, (first, times.of(first)), (last, times.of(last)), timestamp_ms)
+    enabled = times.in_commit_from
+    if enabled is not None and first < enabled <= last:
+        # Only one side of the change counts, whatever the times of the other say.
+        enabled_ms = _number(metadata, "delta.inCommitTimestampEnablementTimestamp")
+        after = timestamp_ms >= (times.of(enabled) if enabled_ms is None else enabled_ms)
+        versions = [version for version in versions if (version >= enabled) == after]
+    return versions[max(bisect_right(versions, timestamp_ms, key=times.of) - 1, 0)]
 
 
-def _choose(ctx: LogContext, times: list[tuple[int, int]], timestamp_ms: int) -> int:
-    before = [version for version, time_ms in times if time_ms <= timestamp_ms]
-    if not before or timestamp_ms > times[-1][1]:
-        raise _outside(ctx, times[0], times[-1], timestamp_ms)
-    return before[-1]
+class _CommitTimes:
+    """When commits were made; in-commit timestamps are read when they are asked for, and each only once."""
 
+    def __init__(self, ctx: LogContext, modified_ms: dict[int, int], in_commit_from: int | None) -> None:
+        self._ctx = ctx
+        self._known = modified_ms
+        self._read: dict[int, int] = {}
+        self.in_commit_from = in_commit_from
 
-def _search_in_commit(ctx: LogContext, versions: list[int], timestamp_ms: int) -> int:
-    """Binary search: in-commit timestamps increase, and each costs a read."""
-
-    def time_of(index: int) -> int:
-        return in_commit_timestamp(ctx, versions[index])
-
-    low, high = 0, len(versions) - 1
-    if timestamp_ms < time_of(low) or timestamp_ms > time_of(high):
-        raise _outside(ctx, (versions[low], time_of(low)), (versions[high], time_of(high)), timestamp_ms)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if time_of(middle) <= timestamp_ms:
-            low = middle
-        else:
-            high = middle - 1
-    return versions[low]
+    def of(self, version: int) -> int:
+        if self.in_commit_from is None or version < self.in_commit_from:
+            return self._known[version]
+        if version not in self._read:
+            self._read[version] = in_commit_timestamp(self._ctx, version)
+        return self._read[version]
 
 
 def in_commit_timestamp(ctx: LogContext, version: int) -> int:

@@ -5,47 +5,58 @@ Also reports what a commit does against the protocol without making its meaning 
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from contextlib import suppress
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from headwater.errors import CorruptLogError
 from headwater.log import names
 from headwater.log.checksum import Discrepancy, VersionChecksum, read_checksum
-from headwater.log.commit import file_key
+from headwater.log.commit import CommitActions, file_key
+from headwater.log.illegal_actions import illegal_actions
 from headwater.log.paths import canonical
-from headwater.log.replay import illegal_actions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from headwater.log.actions import Metadata, Protocol
+    from headwater.log.checksum import FileSizeHistogram
     from headwater.log.snapshot import Snapshot
 
 _Pair = tuple[str, Any, Any]
 """A field, what the log says, what the checksum says."""
+
+_File = tuple[str, str | None, int, int | None, list[tuple[str, str]]]
+"""Canonical path, deletion vector id, size, modification time and partition values."""
 
 _DELETED_BIN_STARTS = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 2_147_483_647)
 
 
 def verify(snapshot: Snapshot) -> list[Discrepancy]:
     """Every discrepancy between the log and its checksum, and every illegal action after the checkpoint."""
-    found = [
-        Discrepancy(commit.key, "actions", "at most one add and one remove for a path", text)
+    illegal = [
+        Discrepancy(commit.key, "actions", "what the protocol allows in one commit", text)
         for commit in snapshot.commits
         if commit.version == commit.end_version
         for text in illegal_actions(commit)
     ]
     checksum = read_checksum(snapshot.ctx.store, snapshot.version)
+    if checksum is None:
+        return illegal
     if isinstance(checksum, Discrepancy):
-        return [checksum, *found]
-    if checksum is not None:
-        key = names.checksum_key(snapshot.version)
+        return [checksum, *illegal]
+    key = names.checksum_key(snapshot.version)
+    try:
         pairs = [*_required(snapshot, checksum), *_optional(snapshot, checksum)]
-        # A field that the writer left out (old ones had few) contradicts nothing.
-        found = [Discrepancy(key, name, log, crc) for name, log, crc in pairs if crc is not None and log != crc] + found
-    return found
+    except CorruptLogError:
+        if illegal:  # the log contradicts itself, as was found above: there is nothing to compare with
+            return illegal
+        raise
+    # A field that the writer left out (old ones had few) contradicts nothing.
+    return [Discrepancy(key, name, log, crc) for name, log, crc in pairs if crc is not None and log != crc] + illegal
 
 
 def _required(snapshot: Snapshot, checksum: VersionChecksum) -> Iterator[_Pair]:
@@ -60,6 +71,9 @@ def _required(snapshot: Snapshot, checksum: VersionChecksum) -> Iterator[_Pair]:
 def _optional(snapshot: Snapshot, checksum: VersionChecksum) -> Iterator[_Pair]:
     recorded = snapshot.timestamp if snapshot.has_in_commit_timestamps else None
     yield "inCommitTimestampOpt", recorded, checksum.in_commit_timestamp_opt
+    transaction = _transaction_id(snapshot)
+    if transaction is not None:
+        yield "txnId", transaction, checksum.txn_id
     if checksum.set_transactions is not None:
         transactions = {t.app_id: t.version for t in checksum.set_transactions}
         yield "setTransactions", snapshot.app_transactions, transactions
@@ -67,56 +81,84 @@ def _optional(snapshot: Snapshot, checksum: VersionChecksum) -> Iterator[_Pair]:
         domains = {d.domain: d.configuration for d in checksum.domain_metadata if not d.removed}
         yield "domainMetadata", snapshot.domain_metadata, domains
     if checksum.file_size_histogram is not None:
-        yield from _size_histogram(snapshot, checksum)
+        yield from _size_histogram(snapshot, checksum.file_size_histogram)
     yield from _deletions(snapshot, checksum)
     if checksum.all_files is not None:
-        recorded_files = sorted((*file_key(add), add.size) for add in checksum.all_files)
-        yield (
-            "allFiles",
-            _live_keys(snapshot),
-            [(path, vector or "", size) for path, vector, size in recorded_files],
-        )
+        recorded_files = [
+            (*file_key(add), add.size, add.modification_time, sorted(_present(add.partition_values.items())))
+            for add in checksum.all_files
+        ]
+        yield "allFiles", _live_files(snapshot), _sorted_files(recorded_files)
 
 
-def _size_histogram(snapshot: Snapshot, checksum: VersionChecksum) -> Iterator[_Pair]:
-    histogram = checksum.file_size_histogram
-    assert histogram is not None
+def _transaction_id(snapshot: Snapshot) -> Any:
+    """What the commit of this version says about the transaction that made it, if anything."""
+    meta = snapshot.segment.commit_meta
+    if meta is None:
+        return None
+    commit = CommitActions(snapshot.version, snapshot.version, meta.key, snapshot.ctx.store.get(meta.key))
+    return (commit.commit_info or {}).get("txnId")
+
+
+def _size_histogram(snapshot: Snapshot, histogram: FileSizeHistogram) -> Iterator[_Pair]:
     starts = histogram.sorted_bin_boundaries
-    counts, sizes = [0] * len(starts), [0] * len(starts)
-    for size in snapshot.file_sizes():
-        index = bisect_right(starts, size) - 1
-        counts[index] += 1
-        sizes[index] += size
-    yield "fileSizeHistogram.fileCounts", counts, histogram.file_counts
-    yield "fileSizeHistogram.totalBytes", sizes, histogram.total_bytes
+    if not starts or starts[0] != 0 or any(start >= end for start, end in pairwise(starts)):
+        yield "fileSizeHistogram.sortedBinBoundaries", "ascending numbers from 0 on", starts
+        return
+    sizes = sorted(snapshot.file_sizes())
+    bytes_before = [0, *accumulate(sizes)]
+    positions = _positions(sizes, starts)
+    yield "fileSizeHistogram.fileCounts", [end - start for start, end in pairwise(positions)], histogram.file_counts
+    totals = [bytes_before[end] - bytes_before[start] for start, end in pairwise(positions)]
+    yield "fileSizeHistogram.totalBytes", totals, histogram.total_bytes
+
+
+def _positions(values: list[int], starts: Sequence[int]) -> list[int]:
+    """Where the bins start among sorted values, and where the last one ends; nothing is before the first bin."""
+    return [0, *(bisect_left(values, start) for start in starts[1:]), len(values)]
 
 
 def _deletions(snapshot: Snapshot, checksum: VersionChecksum) -> Iterator[_Pair]:
-    recorded = checksum.deleted_record_counts_histogram_opt
-    if checksum.num_deletion_vectors_opt is None and checksum.num_deleted_records_opt is None and recorded is None:
+    histogram = checksum.deleted_record_counts_histogram_opt
+    if (checksum.num_deletion_vectors_opt, checksum.num_deleted_records_opt, histogram) == (None, None, None):
         return
-    vectors = snapshot.files(columns=["deletionVector"]).column("deletionVector").drop_null().to_pylist()
-    cardinalities = [vector["cardinality"] for vector in vectors]
-    if checksum.num_deletion_vectors_opt is not None:
-        yield "numDeletionVectorsOpt", len(cardinalities), checksum.num_deletion_vectors_opt
-    if checksum.num_deleted_records_opt is not None:
-        yield "numDeletedRecordsOpt", sum(cardinalities), checksum.num_deleted_records_opt
-    if recorded is not None:
-        counts = [0] * len(_DELETED_BIN_STARTS)
-        counts[0] = snapshot.num_files - len(cardinalities)
-        for cardinality in cardinalities:
-            counts[bisect_right(_DELETED_BIN_STARTS, cardinality) - 1] += 1
-        yield "deletedRecordCountsHistogramOpt", counts, recorded.deleted_record_counts
+    import pyarrow.compute as pc
+
+    vectors = snapshot.files(columns=["deletionVector"]).column("deletionVector").drop_null()
+    cardinalities = sorted(pc.fill_null(pc.struct_field(vectors, ["cardinality"]), 0).to_pylist())
+    yield "numDeletionVectorsOpt", len(cardinalities), checksum.num_deletion_vectors_opt
+    yield "numDeletedRecordsOpt", sum(cardinalities), checksum.num_deleted_records_opt
+    if histogram is not None:
+        positions = _positions(cardinalities, _DELETED_BIN_STARTS)
+        counts = [end - start for start, end in pairwise(positions)]
+        counts[0] += snapshot.num_files - len(cardinalities)
+        yield "deletedRecordCountsHistogramOpt", counts, histogram.deleted_record_counts
 
 
-def _live_keys(snapshot: Snapshot) -> list[tuple[str, str, int]]:
-    """The live files as (canonical path, deletion vector id, size), sorted."""
+def _live_files(snapshot: Snapshot) -> list[_File]:
+    """The live files, as far as a checksum must agree with them. Only small tables have theirs in a checksum."""
     from headwater.log.file_chunks import unique_ids
 
-    files = snapshot.files(columns=["path", "deletionVector", "size"])
-    paths = [canonical(path) for path in files.column("path").to_pylist()]
-    vectors = unique_ids(files.column("deletionVector")).to_pylist()
-    return sorted(zip(paths, vectors, files.column("size").to_pylist(), strict=True))
+    columns = ["path", "deletionVector", "size", "modificationTime", "partitionValues"]
+    files = snapshot.files(columns=columns)
+    return _sorted_files(
+        (canonical(path), vector or None, size, modified, sorted(_present(values or ())))
+        for path, vector, size, modified, values in zip(
+            files.column("path").to_pylist(),
+            unique_ids(files.column("deletionVector")).to_pylist(),
+            *(files.column(name).to_pylist() for name in columns[2:]),
+            strict=True,
+        )
+    )
+
+
+def _present(values: Iterable[tuple[str, str | None]]) -> list[tuple[str, str]]:
+    """Partition values that are not null: whether the others are written or left out says nothing."""
+    return [(name, value) for name, value in values if value is not None]
+
+
+def _sorted_files(files: Iterable[_File]) -> list[_File]:
+    return sorted(files, key=lambda file: (file[0], file[1] or "", str(file[2:])))
 
 
 def _comparable(action: Metadata | Protocol | None) -> Any:
@@ -127,6 +169,6 @@ def _comparable(action: Metadata | Protocol | None) -> Any:
     for name in ("readerFeatures", "writerFeatures"):
         if value.get(name) is not None:
             value[name] = sorted(value[name])
-    with suppress(msgspec.DecodeError):
+    with suppress(msgspec.DecodeError, RecursionError):
         value["schemaString"] = msgspec.json.decode(value.get("schemaString", ""))
     return value

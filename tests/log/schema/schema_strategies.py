@@ -61,6 +61,7 @@ chars = st.builds(
     lambda kind, n: PrimitiveType(f"{kind}({n})"), st.sampled_from(["char", "varchar"]), st.integers(1, 99)
 )
 simple_types = st.sampled_from(SIMPLE) | decimals
+arrow_types = st.sampled_from([t for t in SIMPLE if t != VOID]) | decimals | chars | st.just(VARIANT)
 known_types = simple_types | chars | st.just(VARIANT)
 all_types = known_types | st.sampled_from(
     [PrimitiveType("geometry(OGC:CRS84)"), PrimitiveType("interval year to month"), PrimitiveType("time(6)")]

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from schema_strategies import known_types, metadata, schemas
+from schema_strategies import arrow_types, metadata, schemas
 from test_schema_json import schema_strings
 
 from corpus import CORPUS, MISSING, tables
@@ -164,14 +164,26 @@ def test_an_unknown_type_has_no_arrow_form() -> None:
         schema.to_arrow()
 
 
-@given(schemas(known_types))
+@given(schemas(arrow_types))
 def test_every_schema_of_known_types_survives_arrow(schema: StructType) -> None:
     assert StructType.from_arrow(schema.to_arrow()) == schema
 
 
-@given(schemas(known_types))
+@given(schemas(arrow_types))
 def test_every_schema_survives_the_bytes_of_an_arrow_schema(schema: StructType) -> None:
     assert StructType.from_arrow(pa.ipc.read_schema(schema.to_arrow().serialize())) == schema
+
+
+def test_void_is_always_nullable_in_arrow() -> None:
+    never_null = ArrayType(VOID, contains_null=False)
+    schema = StructType([StructField("v", VOID, nullable=False), StructField("a", never_null)])
+
+    arrow = schema.to_arrow()
+
+    assert arrow.field("v").nullable
+    assert StructType.from_arrow(arrow) == StructType([StructField("v", VOID), StructField("a", never_null)])
+    with pytest.raises(SchemaError, match="column m: the keys of a map cannot be of type void"):
+        StructType([StructField("m", MapType(VOID, LONG))]).to_arrow()
 
 
 def test_a_remembered_type_gives_way_when_the_data_has_changed() -> None:

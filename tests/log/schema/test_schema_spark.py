@@ -26,8 +26,9 @@ from headwater.log.schema import (
     StructField,
     StructType,
     UserDefinedType,
+    may_be_padded,
+    strings_for_chars,
 )
-from headwater.log.schema.spark import strings_for_chars
 
 T = pytest.importorskip("pyspark.sql.types")
 
@@ -108,15 +109,44 @@ def test_chars_are_strings_for_spark_with_the_declared_type_in_the_metadata(
     assert schema.to_spark() == T.StructType([T.StructField("x", spark_type, True, {CHAR_KEY: declared})])
 
 
-def test_a_declared_varchar_is_written_to_the_log_as_delta_spark_writes_it() -> None:
-    declared = T.StructType([T.StructField("s", T.StructType([T.StructField("x", T.VarcharType(9))]))])
+def test_a_declared_varchar_is_written_to_the_log_as_spark_writes_it() -> None:
+    """The expected schema is what Spark 4.3 stores for `CREATE TABLE ... (c struct<x: char(3)>)`."""
+    declared = T.StructType([T.StructField("c", T.StructType([T.StructField("x", T.CharType(3))]))])
 
     schema = StructType.from_spark(declared)
 
-    inner = StructField("x", STRING, metadata={CHAR_KEY: "varchar(9)"})
-    assert schema == StructType([StructField("s", StructType([inner]))])
+    assert schema.to_dict()["fields"] == [
+        {
+            "name": "c",
+            "type": {
+                "type": "struct",
+                "fields": [{"name": "x", "type": "string", "nullable": True, "metadata": {}}],
+            },
+            "nullable": True,
+            "metadata": {CHAR_KEY: "struct<x:char(3)>"},
+        }
+    ]
     assert StructType.from_spark(schema.to_spark()) == schema
     assert strings_for_chars(schema) == schema
+
+
+@pytest.mark.parametrize(
+    ("field", "parts", "expected"),
+    [
+        (StructField("a", STRING, metadata={CHAR_KEY: "char(3)"}), ["a"], True),
+        (StructField("a", PrimitiveType("char(3)")), ["a"], True),
+        (
+            StructField("a", StructType([StructField("x", STRING)]), metadata={CHAR_KEY: "struct<x:char(3)>"}),
+            ["a", "x"],
+            True,
+        ),
+        (StructField("a", STRING, metadata={CHAR_KEY: "varchar(3)"}), ["a"], False),
+        (StructField("a", PrimitiveType("varchar(3)")), ["a"], False),
+        (StructField("a", STRING), ["a"], False),
+    ],
+)
+def test_only_char_is_padded(field: StructField, parts: list[str], expected: bool) -> None:
+    assert may_be_padded(StructType([field]).resolve(parts)) is expected
 
 
 # --- user-defined types -----------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 PrimitiveType(name='long')
 """
 
+from headwater.log.schema.chars import may_be_padded, strings_for_chars
 from headwater.log.schema.mapping import (
     MappingMode,
     column_id,
@@ -72,9 +73,11 @@ __all__ = [
     "is_char",
     "is_string",
     "mapping_mode",
+    "may_be_padded",
     "nested_ids",
     "physical_name",
     "physical_path",
+    "strings_for_chars",
     "to_physical",
     "transform_fields",
 ]

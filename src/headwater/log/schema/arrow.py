@@ -121,7 +121,12 @@ def _field_to_arrow(field: StructField, parent: tuple[str, ...]) -> pa.Field:
         metadata[_PARQUET_ID_KEY] = str(field.metadata[PARQUET_FIELD_ID_KEY]).encode()
     if _from_arrow(arrow_type, path) != field.type:
         metadata[TYPE_KEY] = encode_json(type_to_value(field.type)).encode()
-    return pa.field(field.name, arrow_type, field.nullable, metadata or None)
+    return _arrow_field(field.name, arrow_type, field.nullable, metadata or None)
+
+
+def _arrow_field(name: str, arrow_type: pa.DataType, nullable: bool, metadata: dict[bytes, bytes] | None) -> pa.Field:
+    # Arrow refuses a field that can only be null and must not be null.
+    return pa.field(name, arrow_type, nullable or pat.is_null(arrow_type), metadata)
 
 
 def _to_arrow(data_type: DataType, path: tuple[str, ...], ids: Mapping[str, int], inner: str) -> pa.DataType:
@@ -130,7 +135,7 @@ def _to_arrow(data_type: DataType, path: tuple[str, ...], ids: Mapping[str, int]
     def part(name: str, of: DataType, nullable: bool) -> pa.Field:
         key = f"{inner}.{name}" if inner else name
         metadata = {_PARQUET_ID_KEY: str(ids[key]).encode()} if key in ids else None
-        return pa.field(name, _to_arrow(of, (*path, name), ids, key), nullable, metadata)
+        return _arrow_field(name, _to_arrow(of, (*path, name), ids, key), nullable, metadata)
 
     match data_type:
         case PrimitiveType():
@@ -146,6 +151,8 @@ def _to_arrow(data_type: DataType, path: tuple[str, ...], ids: Mapping[str, int]
         case ArrayType(element_type=element, contains_null=nulls):
             return pa.list_(part("element", element, nulls))
         case MapType(key_type=key_type, value_type=value_type, value_contains_null=nulls):
+            if key_type == VOID:
+                raise SchemaError(f"column {dotted(path)}: the keys of a map cannot be of type void")
             return pa.map_(part("key", key_type, False), part("value", value_type, nulls))
         case UserDefinedType(sql_type=sql_type):
             return _to_arrow(sql_type, path, ids, inner)

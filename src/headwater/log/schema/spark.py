@@ -16,21 +16,17 @@ from dataclasses import replace
 from typing import Any
 
 from headwater.errors import SchemaError
+from headwater.log.schema.chars import strings_for_chars
 from headwater.log.schema.json_format import encode_json, type_to_value
 from headwater.log.schema.transform import transform_fields
 from headwater.log.schema.types import (
-    STRING,
     ArrayType,
     DataType,
     MapType,
     StructField,
     StructType,
     UserDefinedType,
-    is_char,
 )
-
-CHAR_VARCHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
-"""The column metadata key where Spark keeps the declared `char(n)` or `varchar(n)` of a string column."""
 
 
 def schema_to_spark(schema: StructType) -> Any:
@@ -53,25 +49,6 @@ def schema_from_spark(schema: Any) -> StructType:
     if not isinstance(schema, types.StructType):
         raise SchemaError(f"expected a pyspark.sql.types.StructType, not {type(schema).__name__}")
     return strings_for_chars(StructType.from_json(encode_json(schema.jsonValue())))
-
-
-def strings_for_chars(schema: StructType) -> StructType:
-    """The schema with `char(n)` and `varchar(n)` as strings, their declaration kept in the column metadata.
-
-    >>> from headwater.log.schema.types import PrimitiveType
-    >>> schema = strings_for_chars(StructType([StructField("code", PrimitiveType("char(3)"))]))
-    >>> schema.fields[0]
-    StructField(name='code', type=PrimitiveType(name='string'), nullable=True, \
-metadata={'__CHAR_VARCHAR_TYPE_STRING': 'char(3)'})
-    """
-
-    def change(field: StructField, _path: tuple[str, ...]) -> StructField:
-        plain = _without_chars(field.type)
-        if plain == field.type:
-            return field
-        return replace(field, type=plain, metadata={**field.metadata, CHAR_VARCHAR_KEY: str(field.type)})
-
-    return transform_fields(schema, change)
 
 
 def _pyspark_types() -> Any:
@@ -97,19 +74,6 @@ def _for_spark(schema: StructType) -> StructType:
         return replace(field, type=_without_foreign_udts(field.type))
 
     return transform_fields(strings_for_chars(schema), change)
-
-
-def _without_chars(data_type: DataType) -> DataType:
-    """Structs inside are left alone: their fields keep their own declarations."""
-    match data_type:
-        case _ if is_char(data_type):
-            return STRING
-        case ArrayType(element_type=element):
-            return replace(data_type, element_type=_without_chars(element))
-        case MapType(key_type=key, value_type=value):
-            return replace(data_type, key_type=_without_chars(key), value_type=_without_chars(value))
-        case _:
-            return data_type
 
 
 def _without_foreign_udts(data_type: DataType) -> DataType:

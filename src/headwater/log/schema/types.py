@@ -318,7 +318,7 @@ def is_string(data_type: DataType) -> bool:
 def is_char(data_type: DataType) -> bool:
     """Whether this is `char(n)` or `varchar(n)`.
 
-    delta-spark writes such columns as `string`, with the type in the column metadata (see `spark.py`); these
+    delta-spark writes such columns as `string`, with the type in the column metadata (see `chars.py`); these
     types are for schemas that name them directly.
     """
     return isinstance(data_type, PrimitiveType) and _CHAR.fullmatch(data_type.name) is not None

@@ -1,0 +1,169 @@
+"""Decoding statistics from JSON text, only the wanted leaves of it (spec: "Per-file Statistics").
+
+A decoder is generated for the leaves of a filter: msgspec builds those and skips the rest of the text, and many texts
+are decoded in one call. A text that does not fit is decoded again leniently, alone.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.log import columns as build
+from headwater.log.values import comparable_type
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headwater.log.schema import DataType
+
+_NEWLINE = build.strings(["\n"])[0]
+
+
+class Leaf(NamedTuple):
+    """A leaf column of the table by its physical path, with its Delta type."""
+
+    path: tuple[str, ...]
+    type: DataType
+
+
+class StatsDecoder:
+    """A generated decoder that builds only the wanted leaves and skips the rest of the text.
+
+    A text that does not decode (it is damaged, or a value has another type than the column) is decoded again
+    leniently, alone; what it says about other leaves still counts.
+    """
+
+    def __init__(self, leaves: Sequence[Leaf]) -> None:
+        self._leaves = leaves
+        bounds = _nested_struct("Bounds", {leaf.path: _json_type(leaf.type) for leaf in leaves})
+        counts = _nested_struct("Counts", {leaf.path: int for leaf in leaves})
+        fields: list[tuple[str, Any, Any]] = [
+            ("num_records", int | None, None),
+            ("tight_bounds", bool | None, None),
+            ("min_values", bounds | None, bounds()),
+            ("max_values", bounds | None, bounds()),
+            ("null_count", counts | None, counts()),
+        ]
+        self._type = msgspec.defstruct("Stats", fields, rename="camel", frozen=True, gc=False)
+        self._strict = msgspec.json.Decoder(self._type)
+        self._lenient = msgspec.json.Decoder()
+        self._attributes = [_attributes(leaf.path, leaves) for leaf in leaves]
+
+    def decode(self, text: pa.Array) -> list[Any]:
+        """One value for each text."""
+        try:
+            # One text a line, in one buffer, decoded in one call.
+            lines = pc.binary_join_element_wise(text, _NEWLINE, build.EMPTY)
+            rows = self._strict.decode_lines(_bytes_of(lines))
+            if len(rows) == len(text):
+                return rows
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            pass
+        return [self._decode_one(t) for t in text.to_pylist()]
+
+    def values(self, rows: list[Any], part: str, index: int) -> list[Any]:
+        """The values of one leaf in `min_values`, `max_values` or `null_count`."""
+        attributes = [part, *self._attributes[index]]
+        try:
+            return list(map(attrgetter(".".join(attributes)), rows))
+        except AttributeError:  # something on the way is null
+            return [_reach(row, attributes) for row in rows]
+
+    def _decode_one(self, text: str) -> Any:
+        try:
+            return self._strict.decode(text)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            pass
+        try:
+            raw = self._lenient.decode(text)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return self._type()
+        return self._salvage(raw) if isinstance(raw, dict) else self._type()
+
+    def _salvage(self, raw: dict[str, Any]) -> Any:
+        """Leaf by leaf: what fits is taken, what does not is not known."""
+        tight = raw.get("tightBounds")
+        records = raw.get("numRecords")
+        kept: dict[str, Any] = {
+            "numRecords": records if type(records) is int else None,
+            "tightBounds": tight if isinstance(tight, bool) else None,
+        }
+        for part in ("minValues", "maxValues", "nullCount"):
+            kept[part] = {}
+            for leaf in self._leaves:
+                type_ = int if part == "nullCount" else _json_type(leaf.type)
+                value = raw.get(part)
+                for name in leaf.path:
+                    value = value.get(name) if isinstance(value, dict) else None
+                try:
+                    value = msgspec.convert(value, type_ | None, strict=True)
+                except (msgspec.ValidationError, ValueError):
+                    continue
+                inner = kept[part]
+                for name in leaf.path[:-1]:
+                    inner = inner.setdefault(name, {})
+                inner[leaf.path[-1]] = value
+        return msgspec.convert(kept, self._type)
+
+
+def _reach(value: Any, attributes: list[str]) -> Any:
+    for attribute in attributes:
+        if value is None:
+            return None
+        value = getattr(value, attribute)
+    return value
+
+
+def _bytes_of(text: pa.Array) -> memoryview:
+    """All text of an array that starts at the beginning of its buffers, as one."""
+    assert text.offset == 0, "made by a compute function"
+    _, offsets, data = text.buffers()
+    length = memoryview(offsets).cast("i")[len(text)] if len(text) else 0
+    return memoryview(data)[:length] if length else memoryview(b"")
+
+
+def _json_type(type_: DataType) -> Any:
+    """How a bound of this type stands in JSON."""
+    target = comparable_type(type_)
+    if target is None or not is_bounded(target):
+        return msgspec.Raw
+    if pa.types.is_decimal(target):
+        return Decimal
+    if pa.types.is_integer(target):
+        return int
+    if pa.types.is_floating(target):
+        return float | str
+    return bool if pa.types.is_boolean(target) else str
+
+
+def is_bounded(target: pa.DataType) -> bool:
+    """Whether statistics hold bounds for values of this type."""
+    return not pa.types.is_binary(target)
+
+
+def _nested_struct(name: str, leaves: dict[tuple[str, ...], Any]) -> Any:
+    """A struct type for nested leaves; attributes are numbered because column names can be anything."""
+    tops = list(dict.fromkeys(path[0] for path in leaves))
+    fields: list[tuple[str, Any, Any]] = []
+    for i, top in enumerate(tops):
+        below = {path[1:]: type_ for path, type_ in leaves.items() if path[0] == top}
+        inner = below[()] if () in below else _nested_struct(f"{name}{i}", below)
+        fields.append((f"f{i}", inner | None, None))
+    rename = {f"f{i}": top for i, top in enumerate(tops)}
+    return msgspec.defstruct(name, fields, rename=rename, frozen=True, gc=False)
+
+
+def _attributes(path: tuple[str, ...], leaves: Sequence[Leaf]) -> list[str]:
+    """The generated attribute names along a path."""
+    attributes = []
+    paths = [leaf.path for leaf in leaves]
+    for depth, part in enumerate(path):
+        siblings = list(dict.fromkeys(p[depth] for p in paths if p[:depth] == path[:depth] and len(p) > depth))
+        attributes.append(f"f{siblings.index(part)}")
+    return attributes
