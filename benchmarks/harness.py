@@ -1,8 +1,9 @@
-"""Measuring Headwater and its peers: a fresh process per measurement, the peers in turn, the best of several.
+"""Measuring Headwater and its peers: the peers in turn, the best of several.
 
 A benchmark has a module with a dictionary `OPERATIONS` (`log_open_operations.py`): for each operation, what
-each peer does. The harness starts `python -m benchmarks.harness <module> <operation> <peer> <subject>`; the
-child imports what the operation needs, takes the time of the operation alone, and prints one line of JSON.
+each peer does. Each measurement has a fresh process (`sessions.py` has the other way): the harness starts
+`python -m benchmarks.harness <module> <operation> <peer> <subject>`; the child imports what the operation
+needs, takes the time of the operation alone, and prints one line of JSON.
 Answers are compared with what is known to be true, run by run, before any time is believed.
 """
 
@@ -82,8 +83,14 @@ class Case:
     """Headwater's wall time must be at most this times the reference peer's."""
     memory_target: float | None = None
     """The same for the peak of resident memory."""
+    cpu_target: float | None = None
+    """The same for CPU time."""
     setup_title: str | None = None
     """What the time of the setup means, when it is worth a ratio (`the first filter`)."""
+    peer_truths: Mapping[str, Answer] = field(default_factory=dict)
+    """For peers that do something else on purpose: what is true of theirs."""
+    max_runs: int | None = None
+    """For cases that take long: measurements at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +124,27 @@ class MeasurementError(Exception):
     """A measured process failed, or printed something that is not a measurement."""
 
 
+Measure: TypeAlias = "Callable[[str, Case, str, Operation | Command], Measurement]"
+"""Takes one measurement: gets the module of the operations, the case, the peer, and what the peer does."""
+
+
+def measure_apart(module: str, case: Case, peer: str, how: Operation | Command) -> Measurement:
+    """Measure in a fresh process, with nothing warm but the file cache of the system."""
+    if isinstance(how, Command):
+        return _measure_command(how, case.subject)
+    argv = [sys.executable, "-m", "benchmarks.harness", module, case.operation, peer, case.subject]
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, check=False, cwd=PROJECT)
+    except subprocess.TimeoutExpired as error:
+        raise MeasurementError(f"took more than {CHILD_TIMEOUT_S} s") from error
+    if done.returncode != 0:
+        raise MeasurementError(_last_line(done.stderr) or f"ended with exit code {done.returncode}")
+    try:
+        return Measurement(**json.loads(done.stdout.splitlines()[-1]))
+    except (ValueError, IndexError, TypeError) as error:
+        raise MeasurementError(f"printed no measurement: {done.stdout[-200:]!r}") from error
+
+
 def measure_cases(
     module: str,
     operations: Mapping[str, Peers],
@@ -124,6 +152,8 @@ def measure_cases(
     *,
     runs: int,
     without: frozenset[str] = frozenset(),
+    measure: Measure = measure_apart,
+    warmups: int = 0,
 ) -> Iterator[Outcome]:
     """Measure the cases one after the other, `runs` times each, the peers taking turns.
 
@@ -133,21 +163,25 @@ def measure_cases(
         cases: what to measure.
         runs: measurements of each case and peer.
         without: peers to leave out.
+        measure: takes one measurement.
+        warmups: rounds before the measured ones, whose answers count but not their times.
     """
     for case in cases:
         measured: dict[str, list[Measurement]] = {}
         errors: list[str] = []
         wanted = {peer: how for peer, how in operations[case.operation].items() if peer not in without}
-        for _ in range(runs):
+        for turn in range(-warmups, min(runs, case.max_runs or runs)):
             for peer, how in wanted.items():
                 try:
-                    one = _measure(module, case, peer, how)
+                    one = measure(module, case, peer, how)
                 except MeasurementError as error:
                     errors.append(f"{peer}: {error}")
                     continue
                 if one.answer is not None:
-                    errors += [f"{peer}: {problem}" for problem in disagreements(case.truth, one.answer)]
-                measured.setdefault(peer, []).append(one)
+                    truth = case.peer_truths.get(peer, case.truth)
+                    errors += [f"{peer}: {problem}" for problem in disagreements(truth, one.answer)]
+                if turn >= 0:
+                    measured.setdefault(peer, []).append(one)
             if errors:
                 break
         yield Outcome(case, {peer: best_of(several) for peer, several in measured.items()}, errors)
@@ -173,22 +207,6 @@ def best_of(measurements: list[Measurement]) -> Measurement:
         late_imports=measurements[-1].late_imports,
         answer=measurements[-1].answer,
     )
-
-
-def _measure(module: str, case: Case, peer: str, how: Operation | Command) -> Measurement:
-    if isinstance(how, Command):
-        return _measure_command(how, case.subject)
-    argv = [sys.executable, "-m", "benchmarks.harness", module, case.operation, peer, case.subject]
-    try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=CHILD_TIMEOUT_S, check=False, cwd=PROJECT)
-    except subprocess.TimeoutExpired as error:
-        raise MeasurementError(f"took more than {CHILD_TIMEOUT_S} s") from error
-    if done.returncode != 0:
-        raise MeasurementError(_last_line(done.stderr) or f"ended with exit code {done.returncode}")
-    try:
-        return Measurement(**json.loads(done.stdout.splitlines()[-1]))
-    except (ValueError, IndexError, TypeError) as error:
-        raise MeasurementError(f"printed no measurement: {done.stdout[-200:]!r}") from error
 
 
 def _measure_command(command: Command, subject: str) -> Measurement:
@@ -229,8 +247,16 @@ def _last_line(text: str) -> str:
 # --- the child ----------------------------------------------------------------------------------------
 
 
-def measure_here(operation: Operation, subject: str) -> Measurement:
-    """Run the operation once in this process, which must be a fresh one for the numbers to mean anything."""
+def measure_here(
+    operation: Operation, subject: str, cpu_time_s: Callable[[], float] = time.process_time
+) -> Measurement:
+    """Run the operation once in this process.
+
+    Args:
+        operation: what to measure.
+        subject: what it is about.
+        cpu_time_s: the CPU time used so far, of all that takes part.
+    """
     for name in operation.imports:
         _import(name)
     imports_rss_bytes = _peak_rss_bytes()
@@ -240,9 +266,9 @@ def measure_here(operation: Operation, subject: str) -> Measurement:
     try:
         gc.collect()
         modules = set(sys.modules)
-        cpu_start_s, start_s = time.process_time(), time.perf_counter()
+        cpu_start_s, start_s = cpu_time_s(), time.perf_counter()
         result = operation.run(state)
-        wall_s, cpu_s = time.perf_counter() - start_s, time.process_time() - cpu_start_s
+        wall_s, cpu_s = time.perf_counter() - start_s, cpu_time_s() - cpu_start_s
         peak_rss_bytes = _peak_rss_bytes()
         late_imports = sorted(set(sys.modules) - modules)
         answer = operation.answer(result)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import platform
 from collections import Counter
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
@@ -17,23 +18,40 @@ from rich.table import Table
 from benchmarks.harness import HEADWATER, Case, Measurement, Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from rich.console import Console
 
-COLUMNS = (
-    "case",
-    "size",
-    "Headwater",
-    "peer",
-    "ratio",
-    "target",
-    "",
-    "memory",
-    "peer",
-    "ratio",
-    "target",
-    "",
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """What is compared beside wall time."""
+
+    unit: str
+    explanation: str
+    value: Callable[[Measurement], float]
+    target: Callable[[Case], float | None]
+    cell: Callable[[Measurement | None], str]
+    wall_cell: Callable[[Measurement | None], str]
+    """Wall time, with what the other columns do not show."""
+
+
+MEMORY = Comparison(
+    unit="MB",
+    explanation="wall ms / CPU ms; peak resident memory of the process, imports included",
+    value=lambda measured: measured.peak_rss_bytes,
+    target=lambda case: case.memory_target,
+    cell=lambda measured: _memory(measured),
+    wall_cell=lambda measured: _time(measured),
+)
+CPU = Comparison(
+    unit="CPU ms",
+    explanation="wall time, then CPU time (JVM and Python, all threads)",
+    value=lambda measured: measured.cpu_s,
+    target=lambda case: case.cpu_target,
+    cell=lambda measured: "" if measured is None else _ms(measured.cpu_s).removesuffix(" ms"),
+    wall_cell=lambda measured: "" if measured is None else _ms(measured.wall_s).removesuffix(" ms"),
 )
 
 
@@ -45,12 +63,12 @@ def ratio(outcome: Outcome, reference: str) -> float | None:
     return ours.wall_s / theirs.wall_s
 
 
-def memory_ratio(outcome: Outcome, reference: str) -> float | None:
-    """The same of the peaks of resident memory."""
+def second_ratio(outcome: Outcome, reference: str, second: Comparison) -> float | None:
+    """The same of what is compared beside wall time."""
     ours, theirs = outcome.best.get(HEADWATER), outcome.best.get(reference)
-    if ours is None or theirs is None or outcome.errors or not theirs.peak_rss_bytes:
+    if ours is None or theirs is None or outcome.errors or not second.value(theirs):
         return None
-    return ours.peak_rss_bytes / theirs.peak_rss_bytes
+    return second.value(ours) / second.value(theirs)
 
 
 def verdict(found: float | None, target: float | None) -> str:
@@ -64,24 +82,30 @@ def verdict(found: float | None, target: float | None) -> str:
     return "met" if found <= target else "missed"
 
 
-def line(outcome: Outcome, reference: str) -> list[str]:
-    """The cells of one line, as in `COLUMNS`."""
+def headings(reference: str, second: Comparison) -> list[str]:
+    """What the cells of a line are."""
+    wall = ["case", "size", "Headwater, ms", f"{reference}, ms", "ratio", "target", ""]
+    return [*wall, f"Headwater, {second.unit}", f"{reference}, {second.unit}", "ratio", "target", ""]
+
+
+def line(outcome: Outcome, reference: str, second: Comparison = MEMORY) -> list[str]:
+    """The cells of one line, as in `headings`."""
     ours, theirs = outcome.best.get(HEADWATER), outcome.best.get(reference)
     case = outcome.case
-    found, found_memory = ratio(outcome, reference), memory_ratio(outcome, reference)
+    found, found_second = ratio(outcome, reference), second_ratio(outcome, reference, second)
     return [
         case.title,
         case.size,
-        _time(ours),
-        _time(theirs),
+        second.wall_cell(ours),
+        second.wall_cell(theirs),
         _ratio(found),
         _target(case.target),
         verdict(found, case.target) if not outcome.errors else "FAILED",
-        _memory(ours),
-        _memory(theirs),
-        _ratio(found_memory),
-        _target(case.memory_target),
-        verdict(found_memory, case.memory_target),
+        second.cell(ours),
+        second.cell(theirs),
+        _ratio(found_second),
+        _target(second.target(case)),
+        verdict(found_second, second.target(case)),
     ]
 
 
@@ -92,7 +116,8 @@ def notes(outcome: Outcome, reference: str) -> list[str]:
     ours = outcome.best.get(HEADWATER)
     for peer, theirs in outcome.best.items():
         if ours is not None and peer not in (HEADWATER, reference):
-            found.append(f"{_name(case)}: {_ratio(ours.wall_s / theirs.wall_s)} of {peer} ({_time(theirs)})")
+            ratios = f"{_ratio(ours.wall_s / theirs.wall_s)} wall and {_ratio(ours.cpu_s / theirs.cpu_s)} CPU"
+            found.append(f"{_name(case)}: {ratios} of {peer} ({_time(theirs)} ms)")
     if ours is not None and case.setup_title and ours.setup_s:
         found.append(f"{_name(case)}: {_ratio(ours.wall_s / ours.setup_s)} of {case.setup_title} ({_ms(ours.setup_s)})")
     for peer, measured in outcome.best.items():
@@ -118,27 +143,47 @@ def summary(outcome: Outcome, reference: str) -> str:
     return "; ".join([_name(outcome.case), *times, *([_ratio(found)] if found else []), *outcome.errors])
 
 
-def print_report(title: str, outcomes: list[Outcome], reference: str, console: Console) -> None:
+def print_report(
+    title: str, outcomes: list[Outcome], reference: str, console: Console, second: Comparison = MEMORY
+) -> None:
     """The report on the terminal."""
     colours = {"met": "green", "missed": "red", "FAILED": "bold red"}
-    table = Table(title=f"{title} (peer: {reference}; wall ms / CPU ms; peak resident memory)")
-    for position, name in enumerate(COLUMNS):
+    table = Table(title=f"{title} ({second.explanation})")
+    for position, name in enumerate(headings(reference, second)):
         table.add_column(name, justify="left" if position < 2 else "right", overflow="fold")
     for outcome in outcomes:
-        table.add_row(*(f"[{colours[c]}]{c}[/]" if c in colours else c for c in line(outcome, reference)))
+        table.add_row(*(f"[{colours[c]}]{c}[/]" if c in colours else c for c in line(outcome, reference, second)))
     console.print(table)
     for outcome in outcomes:
         for note in notes(outcome, reference):
             console.print(f"- {note}", markup=False, highlight=False)
 
 
-def markdown(title: str, outcomes: list[Outcome], reference: str, command: str, remarks: list[str]) -> str:
-    """The report as markdown, with everything that is needed to read it later."""
-    lines = [f"### {title}", "", f"`{command}`", "", *(f"- {fact}" for fact in _facts(reference)), ""]
-    headings = ["case", "size", "Headwater, ms", f"{reference}, ms", "ratio", "target", ""]
-    headings += ["Headwater, MB", f"{reference}, MB", "ratio", "target", ""]
-    lines += [_row(headings), _row(["---", "---", *["---:"] * 4, "---", *["---:"] * 4, "---"])]
-    lines += [_row(line(outcome, reference)) for outcome in outcomes]
+def markdown(
+    title: str,
+    outcomes: list[Outcome],
+    reference: str,
+    command: str,
+    remarks: list[str],
+    second: Comparison = MEMORY,
+    libraries: tuple[str, ...] | None = None,
+) -> str:
+    """The report as markdown, with everything that is needed to read it later.
+
+    Args:
+        title: of the report.
+        outcomes: what was measured.
+        reference: the peer that ratios are taken against.
+        command: what was run.
+        remarks: what else a reader must know.
+        second: what is compared beside wall time.
+        libraries: the distributions whose versions matter; Headwater's, the reference's and pyarrow's by default.
+    """
+    facts = _facts(libraries or (HEADWATER, reference, "pyarrow"), second)
+    lines = [f"### {title}", "", f"`{command}`", "", *(f"- {fact}" for fact in facts), ""]
+    alignments = ["---", "---", *["---:"] * 4, "---", *["---:"] * 4, "---"]
+    lines += [_row(headings(reference, second)), _row(alignments)]
+    lines += [_row(line(outcome, reference, second)) for outcome in outcomes]
     said = [f"- {note}" for outcome in outcomes for note in notes(outcome, reference)]
     lines += ["", *(f"- {remark}" for remark in remarks), *said]
     return "\n".join(lines) + "\n"
@@ -162,12 +207,12 @@ def load_warning() -> str | None:
     return f"the load was {load:.1f} on {cores} cores when the run started: other work may have disturbed it"
 
 
-def _facts(reference: str) -> list[str]:
-    libraries = [_version(name) for name in (HEADWATER, reference, "pyarrow")]
+def _facts(libraries: tuple[str, ...], second: Comparison) -> list[str]:
+    versions = [_version(name) for name in libraries]
     return [
-        f"{', '.join(libraries)}, Python {platform.python_version()}",
+        f"{', '.join(versions)}, Python {platform.python_version()}",
         f"{_cores()} cores, {platform.system()} {platform.machine()}, final load {os.getloadavg()[0]:.1f}",
-        "wall time / CPU time; peak resident memory of the process, imports included",
+        second.explanation,
     ]
 
 

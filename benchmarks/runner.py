@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from benchmarks import report
-from benchmarks.harness import measure_cases
+from benchmarks.harness import measure_apart, measure_cases
 from benchmarks.tables import CACHE_VARIABLE
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable
 
-    from benchmarks.harness import Case, Outcome
+    from benchmarks.harness import Case, Measure, Outcome
 
 RESULTS = Path(__file__).with_name("RESULTS.md")
 REPORT_WIDTH = 190
@@ -41,6 +41,10 @@ class Benchmark:
     """The peer that ratios are taken against."""
     remarks: tuple[str, ...]
     """What a reader of the results must know."""
+    second: report.Comparison = report.MEMORY
+    """What is compared beside wall time."""
+    libraries: tuple[str, ...] | None = None
+    """The distributions whose versions belong into the results; None for Headwater, the reference and pyarrow."""
 
 
 def add_options(parser: argparse.ArgumentParser, *, runs: int) -> None:
@@ -52,7 +56,13 @@ def add_options(parser: argparse.ArgumentParser, *, runs: int) -> None:
     parser.add_argument("--results", action="store_true", help=f"write the report into {RESULTS.name}")
 
 
-def run(benchmark: Benchmark, cases: Iterable[Case], given: argparse.Namespace) -> int:
+def run(
+    benchmark: Benchmark,
+    cases: Iterable[Case],
+    given: argparse.Namespace,
+    measure: Measure = measure_apart,
+    warmups: int = 0,
+) -> int:
     """Measure and report; the exit code is 1 when an answer was wrong or a peer failed."""
     if given.runs < 1:
         raise SystemExit("--runs must be at least 1")
@@ -64,20 +74,34 @@ def run(benchmark: Benchmark, cases: Iterable[Case], given: argparse.Namespace) 
     chosen = (case for case in cases if given.only in case.title)
     outcomes: list[Outcome] = []
     for outcome in measure_cases(
-        benchmark.operations, operations, chosen, runs=given.runs, without=frozenset(given.without)
+        benchmark.operations,
+        operations,
+        chosen,
+        runs=given.runs,
+        without=frozenset(given.without),
+        measure=measure,
+        warmups=warmups,
     ):
         outcomes.append(outcome)
         console.print(report.summary(outcome, benchmark.reference), markup=False, highlight=False)
     if not outcomes:
         raise SystemExit(f"no case has {given.only!r} in its title")
-    report.print_report(benchmark.title, outcomes, benchmark.reference, console)
+    report.print_report(benchmark.title, outcomes, benchmark.reference, console, benchmark.second)
     failed = any(outcome.errors for outcome in outcomes)
     if given.results and failed:
         console.print(f"{RESULTS.name} is unchanged: a peer failed or gave a wrong answer.", style="red")
     elif given.results:
         remarks = [*benchmark.remarks, *([disturbed] if disturbed else [])]
         command = f"python -m benchmarks.{benchmark.name} {' '.join(_public_arguments(sys.argv[1:]))}".strip()
-        text = report.markdown(benchmark.title, outcomes, benchmark.reference, command, remarks)
+        text = report.markdown(
+            benchmark.title,
+            outcomes,
+            benchmark.reference,
+            command,
+            remarks,
+            benchmark.second,
+            benchmark.libraries,
+        )
         report.replace_block(RESULTS, benchmark.name, text)
         console.print(f"Wrote the block {benchmark.name} of {RESULTS.name}.")
     return 1 if failed else 0

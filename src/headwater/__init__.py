@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headwater._version import __version__
 
 if TYPE_CHECKING:
+    from headwater.delta_table import DeltaTable
     from headwater.errors import (
         ColumnNotFoundError,
         CorruptLogError,
@@ -28,11 +29,16 @@ if TYPE_CHECKING:
         VersionNotFoundError,
     )
     from headwater.log.snapshot import Snapshot
+    from headwater.spark.changes import read_changes
+    from headwater.spark.explain import scans
+    from headwater.spark.scan import read
+    from headwater.spark.session import spark
     from headwater.tables import open_log
 
 _HOMES = {
     "ColumnNotFoundError": "headwater.errors",
     "CorruptLogError": "headwater.errors",
+    "DeltaTable": "headwater.delta_table",
     "FilterError": "headwater.errors",
     "HeadwaterError": "headwater.errors",
     "MissingCommitError": "headwater.errors",
@@ -43,11 +49,16 @@ _HOMES = {
     "UnsupportedProtocolError": "headwater.errors",
     "VersionNotFoundError": "headwater.errors",
     "open_log": "headwater.tables",
+    "read": "headwater.spark.scan",
+    "read_changes": "headwater.spark.changes",
+    "scans": "headwater.spark.explain",
+    "spark": "headwater.spark",
 }
 
 __all__ = [
     "ColumnNotFoundError",
     "CorruptLogError",
+    "DeltaTable",
     "FilterError",
     "HeadwaterError",
     "MissingCommitError",
@@ -59,6 +70,10 @@ __all__ = [
     "VersionNotFoundError",
     "__version__",
     "open_log",
+    "read",
+    "read_changes",
+    "scans",
+    "spark",
 ]
 
 
@@ -66,6 +81,8 @@ def __getattr__(name: str) -> Any:
     """Import public names on first use: a command line tool must not wait for Spark, Arrow or sqlglot."""
     if name not in _HOMES:
         raise AttributeError(f"module 'headwater' has no attribute {name!r}")
+    if name == "spark":  # the room and the function are one: see headwater/spark/__init__.py
+        return import_module("headwater.spark")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value

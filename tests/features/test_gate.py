@@ -17,9 +17,7 @@ from headwater.log.actions import Format, Metadata, Protocol
 METADATA = Metadata("id", '{"type":"struct","fields":[]}')
 
 
-def protocol(
-    reader: int, writer: int, readers: list[str] | None = None, writers: list[str] | None = None
-) -> Protocol:
+def protocol(reader: int, writer: int, readers: list[str] | None = None, writers: list[str] | None = None) -> Protocol:
     return Protocol(
         reader,
         writer,

@@ -1,4 +1,4 @@
-"""A store in a dictionary for tests of the log: it counts calls, lags in its listings, and has the mtimes one gives it."""
+"""A store in a dictionary for tests of the log: it counts calls, may lag behind, and has the times one gives it."""
 
 from __future__ import annotations
 

@@ -330,9 +330,7 @@ def test_structs_that_are_there_with_null_children_only_are_no_actions() -> None
     for name in V1_COLUMNS:
         rows = [a.get(name) for a in ROWS]
         type_ = COLUMNS[name]
-        children = [
-            pa.array([_maps_as_pairs(row.get(f.name)) if row else None for row in rows], f.type) for f in type_
-        ]
+        children = [pa.array([_maps_as_pairs(row.get(f.name)) if row else None for row in rows], f.type) for f in type_]
         arrays.append(pa.StructArray.from_arrays(children, fields=list(type_)))
     assert sum(array.null_count for array in arrays) == 0
     table = pa.table(arrays, names=V1_COLUMNS)
@@ -518,9 +516,7 @@ def test_a_table_checkpointed_by_deltalake_has_the_files_it_says(written: DeltaT
     latest = DeltaTable(tmp_path)
     for version in range(latest.version() + 1):
         snapshot = hw.open_log(tmp_path, version=version)
-        commits = [
-            parse_lines((tmp_path / "_delta_log" / f"{v:020d}.json").read_bytes()) for v in range(version + 1)
-        ]
+        commits = [parse_lines((tmp_path / "_delta_log" / f"{v:020d}.json").read_bytes()) for v in range(version + 1)]
         model = replay(commits)
         assert sorted(snapshot.files().column("path").to_pylist()) == sorted(a["path"] for a in model.adds)
         assert snapshot.num_files == len(expected_paths(tmp_path, version))

@@ -9,34 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from log_model import path_key
+from log_settings import examined
 
 from headwater.log.paths import canonical, canonical_array
 
 _NAMES = st.text(st.sampled_from("ab /%&+:=#?é😀~.25"), min_size=1, max_size=12)
-_SPELLINGS = st.lists(
-    st.sampled_from(
-        [
-            "a",
-            "/",
-            "%",
-            "%25",
-            "%2",
-            "%41",
-            "%4",
-            "1",
-            "5",
-            "41",
-            "%C3%A9",
-            "%c3",
-            "%A9",
-            "é",
-            "%FF",
-            "%f0%9f%98%80",
-        ]
-        + ["file:", "FILE:", "file%3A", "file://", "//", "s3://b/", " ", "+", "%2F", "%00", "\n", ":", "😀"]
-    ),
-    max_size=8,
-).map("".join)
+_PIECES = (
+    *("a", "/", "%", "%25", "%2", "%41", "%4", "1", "5", "41", "%C3%A9", "%c3", "%A9", "é", "%FF", "%f0%9f%98%80"),
+    *("file:", "FILE:", "file%3A", "file://", "//", "s3://b/", " ", "+", "%2F", "%00", "\n", ":", "😀"),
+)
+_SPELLINGS = st.lists(st.sampled_from(_PIECES), max_size=8).map("".join)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +57,7 @@ def test_a_path_is_decoded_exactly_once() -> None:
     assert canonical("%252541") == "%2541"
 
 
+@examined
 @given(_NAMES, st.data())
 def test_any_mix_of_escaped_and_plain_characters_names_the_same_file(name: str, data: st.DataObject) -> None:
     def spelled() -> str:
@@ -85,6 +68,7 @@ def test_any_mix_of_escaped_and_plain_characters_names_the_same_file(name: str, 
     assert canonical(f"{scheme}/data/{spelled()}") == canonical(f"/data/{spelled()}") == f"/data/{name}"
 
 
+@examined
 @given(st.lists(st.one_of(_SPELLINGS, st.none()), max_size=6))
 @example(["%%34%31", "%41"])
 @example(["%2%35", "%25"])
@@ -96,6 +80,7 @@ def test_the_array_form_equals_the_form_of_each_element(paths: list[str | None])
     assert found == [None if p is None else canonical(p).encode("utf-8", "surrogateescape") for p in paths]
 
 
+@examined
 @given(_SPELLINGS)
 def test_the_canonical_form_is_what_a_plain_reading_of_the_spec_gives(path: str) -> None:
     assert canonical(path).encode("utf-8", "surrogateescape") == path_key(path)

@@ -8,6 +8,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from log_settings import examined
 from log_store import DictStore
 
 from headwater.log.last_checkpoint import canonical_json, hinted_version, json_checksum, parse_hint
@@ -114,12 +115,14 @@ def test_a_missing_file_is_no_hint() -> None:
     assert hinted_version(DictStore()) is None
 
 
+@examined
 @given(st.binary(max_size=60))
 def test_no_bytes_at_all_raise(data: bytes) -> None:
     found = parse_hint(data)
     assert found is None or found >= 0
 
 
+@examined
 @given(
     st.recursive(
         st.one_of(st.none(), st.booleans(), st.integers(), st.text(max_size=5)),

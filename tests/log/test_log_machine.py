@@ -10,6 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from log_model import Action, Model, observed, replay
+from log_settings import examined
 from log_store import DictStore, open_table
 from log_tables import (
     LOG,
@@ -81,9 +82,9 @@ COMMITS = st.tuples(
     file_actions(), st.lists(TABLE_ACTIONS, max_size=3, unique_by=_kind_and_name), st.randoms(use_true_random=False)
 )
 CHECKPOINTS = {
-    "classic": lambda s, v, a, u: put_classic(s, v, a),
-    "row groups": lambda s, v, a, u: put_classic(s, v, a, row_group_size=2),
-    "multi-part": lambda s, v, a, u: put_multipart(s, v, a, 2),
+    "classic": lambda s, v, a, _: put_classic(s, v, a),
+    "row groups": lambda s, v, a, _: put_classic(s, v, a, row_group_size=2),
+    "multi-part": lambda s, v, a, _: put_multipart(s, v, a, 2),
     "V2": lambda s, v, a, u: put_v2(s, v, a, uuid=u),
     "V2 sidecars": lambda s, v, a, u: put_v2(s, v, a, sidecars=2, uuid=u),
     "V2 JSON": lambda s, v, a, u: put_v2(s, v, a, json_format=True, uuid=u),
@@ -251,4 +252,4 @@ class LogMachine(RuleBasedStateMachine):
 
 
 TestLogMachine = LogMachine.TestCase
-TestLogMachine.settings = settings(stateful_step_count=20, max_examples=settings().max_examples)
+TestLogMachine.settings = settings(examined, stateful_step_count=20)

@@ -332,10 +332,14 @@ DEEP = b'{"unknown":' + b"[" * 200_000 + b"]" * 200_000 + b"}"
         b'{"add":{"path":"f","size":1,"baseRowId":123456789012345678901234567890}}',
         b'{"add":{"path":"f","size":1,"partitionValues":{"a":1}}}',
         b'{"add":{"path":"f","size":1,"deletionVector":{"storageType":"u","pathOrInlineDv":"x"}}}',
-        b'{"add":{"path":"f","size":1,"deletionVector":{"storageType":"u","pathOrInlineDv":"x",'
-        b'"sizeInBytes":2147483648,"cardinality":1}}}',
-        b'{"add":{"path":"f","size":1,"deletionVector":{"storageType":"u","pathOrInlineDv":"x",'
-        b'"offset":-2147483649,"sizeInBytes":1,"cardinality":1}}}',
+        (
+            b'{"add":{"path":"f","size":1,"deletionVector":{"storageType":"u","pathOrInlineDv":"x",'
+            b'"sizeInBytes":2147483648,"cardinality":1}}}'
+        ),
+        (
+            b'{"add":{"path":"f","size":1,"deletionVector":{"storageType":"u","pathOrInlineDv":"x",'
+            b'"offset":-2147483649,"sizeInBytes":1,"cardinality":1}}}'
+        ),
         b'{"add":{"path":"\xff","size":1}}',
         b'{"add":{"path":"\\ud800","size":1}}',
         b'{"remove":{}}',

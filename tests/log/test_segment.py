@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from log_settings import examined
 from log_store import DictStore, Sleeper, context, open_table
 from log_tables import (
     LOG,
@@ -291,7 +292,7 @@ def test_a_contradictory_compacted_file_without_its_commits_is_an_error() -> Non
     strung = b"".join(store.objects[commit_key(v)] for v in (1, 2, 3))
     store.objects[f"{LOG}{1:020d}.{3:020d}.compacted.json"] = strung
     store.delete_many([commit_key(2)])
-    with pytest.raises(CorruptLogError, match="compacted.json"):
+    with pytest.raises(CorruptLogError, match=r"compacted.json"):
         live(store)
 
 
@@ -309,10 +310,11 @@ def test_a_gap_beside_a_compacted_file_is_named_and_waited_for() -> None:
     store.unlisted.add(commit_key(5))
     assert live(store) == [*LIVE, "f5", "f6"]
     store.delete_many([commit_key(5)])
-    with pytest.raises(MissingCommitError, match="version 6: commit 5 .*next one is 6"):
+    with pytest.raises(MissingCommitError, match=r"version 6: commit 5 .*next one is 6"):
         segment(store)
 
 
+@examined
 @given(
     commits=st.sets(st.integers(0, 7)),
     compactions=st.sets(st.tuples(st.integers(0, 7), st.integers(0, 7)).map(lambda pair: tuple(sorted(pair)))),
@@ -470,7 +472,7 @@ def test_a_version_that_does_not_exist_yet_names_the_range(version: int) -> None
 
 
 def test_a_negative_version_names_the_range() -> None:
-    with pytest.raises(VersionNotFoundError, match="start at 0.*versions 0 to 2"):
+    with pytest.raises(VersionNotFoundError, match=r"start at 0.*versions 0 to 2"):
         open_table(simple_table(3), version=-1)
 
 

@@ -63,7 +63,9 @@ def test_values_take_the_form_that_the_spec_shows() -> None:
     texts = json_text(pa.array([row, None], type_))
     assert texts is not None
     assert texts.to_pylist() == [
-        '{"numRecords":3,"minValues":{"date":"2024-02-29","ts":"2024-01-01T12:30:00.001000Z","price":1.20,'
-        '"nan":"NaN","flag":true},"empty":{}}',
+        (
+            '{"numRecords":3,"minValues":{"date":"2024-02-29","ts":"2024-01-01T12:30:00.001000Z","price":1.20,'
+            '"nan":"NaN","flag":true},"empty":{}}'
+        ),
         None,
     ]

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from corpus import CORPUS, MISSING
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
+from log_settings import examined
 from log_store import DictStore, open_table
 from log_tables import (
     add,
@@ -27,6 +27,7 @@ from log_tables import (
 )
 
 import headwater as hw
+from corpus import CORPUS, MISSING
 from headwater.errors import CorruptLogError, VersionNotFoundError
 from headwater.log.timeline import format_ms, to_ms
 
@@ -77,6 +78,7 @@ def test_times_that_go_back_are_made_strictly_increasing() -> None:
     assert [c.timestamp for c in open_table(store).history()] == [9000, 5002, 5001, 5000]
 
 
+@examined
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=8), st.integers(-2, 30))
 def test_time_travel_follows_the_adjusted_times(times: list[int], timestamp: int) -> None:
     adjusted: list[int] = []
@@ -178,6 +180,7 @@ def test_in_commit_timestamps_are_used_where_the_table_has_them(name: str) -> No
     assert [version_at(store, t) for t in times] == [None, 0, 0, 1, 2, 2, 3, None]
 
 
+@examined
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=12), st.integers(-2, 60))
 def test_the_search_in_in_commit_timestamps_finds_what_a_scan_finds(steps: list[int], timestamp: int) -> None:
     times = [sum(steps[: i + 1]) for i in range(len(steps))]

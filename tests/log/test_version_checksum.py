@@ -7,10 +7,10 @@ import json
 from typing import Any
 
 import pytest
-from corpus import CORPUS, MISSING, tables
 from hypothesis import given
 from hypothesis import strategies as st
 from log_model import observed, replay
+from log_settings import examined
 from log_store import DictStore, open_table
 from log_tables import (
     LOG,
@@ -29,6 +29,7 @@ from log_tables import (
 )
 
 import headwater as hw
+from corpus import CORPUS, MISSING, tables
 from headwater.log.checksum import Discrepancy, read_checksum
 
 CRC = f"{LOG}{2:020d}.crc"
@@ -261,8 +262,10 @@ def test_a_size_histogram_of_no_files_at_all() -> None:
 
 @pytest.mark.parametrize(
     ("cardinality", "bin_"),
-    [(0, 0), (1, 1), (9, 1), (10, 2), (99, 2), (100, 3), (9999, 4), (10_000, 5), (999_999, 6), (1_000_000, 7)]
-    + [(10_000_000, 8), (2_147_483_646, 8), (2_147_483_647, 9), (2**40, 9)],
+    [
+        *((0, 0), (1, 1), (9, 1), (10, 2), (99, 2), (100, 3), (9999, 4), (10_000, 5), (999_999, 6)),
+        *((1_000_000, 7), (10_000_000, 8), (2_147_483_646, 8), (2_147_483_647, 9), (2**40, 9)),
+    ],
 )
 def test_deleted_records_fall_into_the_bins_of_the_spec(cardinality: int, bin_: int) -> None:
     store = DictStore()
@@ -274,6 +277,7 @@ def test_deleted_records_fall_into_the_bins_of_the_spec(cardinality: int, bin_: 
     assert open_table(store).verify() == []
 
 
+@examined
 @given(st.lists(st.integers(0, 50)), st.sets(st.integers(1, 60), max_size=6))
 def test_file_sizes_fall_into_the_bins_that_brute_force_finds(sizes: list[int], boundaries: set[int]) -> None:
     starts = [0, *sorted(boundaries)]

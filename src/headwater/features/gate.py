@@ -37,8 +37,8 @@ def check_readable(protocol: Protocol, metadata: Metadata) -> None:
     if version < MAX_READER_VERSION:
         if protocol.reader_features:
             raise CorruptLogError(
-                f"the protocol action is not valid: it lists the readerFeatures {list(protocol.reader_features)}, which "
-                f"only reader version 3 does, but has reader version {version}."
+                f"the protocol action is not valid: it lists the readerFeatures {list(protocol.reader_features)}, "
+                f"which only reader version 3 does, but has reader version {version}."
             )
         return
     if protocol.min_writer_version != MAX_WRITER_VERSION or protocol.reader_features is None:

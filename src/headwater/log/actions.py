@@ -6,7 +6,7 @@ Unknown actions and unknown fields are ignored, as the protocol demands ("Protoc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 
@@ -59,8 +59,9 @@ class Metadata(_Action, frozen=True):
 
     def __post_init__(self) -> None:
         # Early versions of delta-rs wrote properties without a value as null.
-        if None in self.configuration.values():
-            present = {name: value for name, value in self.configuration.items() if value is not None}
+        decoded = cast("dict[str, str | None]", self.configuration)
+        if None in decoded.values():
+            present = {name: value for name, value in decoded.items() if value is not None}
             msgspec.structs.force_setattr(self, "configuration", present)
 
 

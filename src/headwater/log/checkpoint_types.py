@@ -41,8 +41,8 @@ def _check_counts(source: ParquetObject) -> None:
         paths, sizes = source.null_count(group, "add.path"), source.null_count(group, "add.size")
         if None not in (paths, sizes) and paths != sizes:
             raise CorruptLogError(
-                f"{source.meta.key} is damaged: in row group {group} its footer counts {paths} rows without a path, but "
-                f"{sizes} without a size."
+                f"{source.meta.key} is damaged: in row group {group} its footer counts {paths} rows without a path, "
+                f"but {sizes} without a size."
             )
 
 

@@ -71,7 +71,8 @@ def z85_decode(text: str) -> bytes:
     size = len(digits) - 1
     if size < 1 or number >= 256**size:
         raise ValueError(f"{text!r} is not Z85 text")
-    return base64.b85decode(data[:-5].translate(_TO_B85)) + number.to_bytes(size, "big")
+    last: bytes = number.to_bytes(size, "big")
+    return base64.b85decode(data[:-5].translate(_TO_B85)) + last
 
 
 def z85_encode(data: bytes) -> str:

@@ -163,9 +163,7 @@ class ParquetObject:
             if column.num_values == 0:
                 return True
             statistics = column.statistics
-            return (
-                statistics is not None and statistics.has_null_count and statistics.null_count == column.num_values
-            )
+            return statistics is not None and statistics.has_null_count and statistics.null_count == column.num_values
 
     def read(self, column: str, group: int) -> pa.ChunkedArray:
         """A top-level column, or the nested one of a dotted path, of one row group.

@@ -1,0 +1,131 @@
+"""Errors of Spark in our own words, mapped once, where PySpark turns Java exceptions into Python's.
+
+A scan runs when the user calls an action, long after our code has returned, so the place to map is PySpark's
+own conversion. Two kinds are ours: a data file that is gone, and what our file index raised while a query was
+planned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict, deque
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from headwater.errors import HeadwaterError, StorageError
+from headwater.spark.worker_errors import from_traceback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MISSING_FILE = re.compile(r"reading file (\S.*?)\. File does not exist")
+_MAX_TABLES = 1_000
+_MAX_ERRORS = 16
+
+
+class DataFileNotFoundError(StorageError):
+    """A data file that the log names does not exist.
+
+    Attributes:
+        file: the path of the file.
+        version: the version that was read.
+    """
+
+    def __init__(self, message: str, file: str = "", version: int = -1) -> None:
+        super().__init__(message)
+        self.file = file
+        self.version = version
+
+
+class _Scans:
+    """What is remembered of recent scans, to explain their failures. Bounded, and shared by all threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._versions: OrderedDict[str, int] = OrderedDict()
+        self._raised: deque[HeadwaterError] = deque(maxlen=_MAX_ERRORS)
+        self._installed: set[Callable[[], None]] = set()
+
+    def remember(self, root: str, version: int, install: Callable[[], None]) -> None:
+        with self._lock:
+            self._versions[root] = version
+            self._versions.move_to_end(root)
+            if len(self._versions) > _MAX_TABLES:
+                self._versions.popitem(last=False)
+            if install not in self._installed:
+                install()
+                self._installed.add(install)
+
+    def raised(self, error: HeadwaterError) -> None:
+        with self._lock:
+            self._raised.append(error)
+
+    def explain(self, text: str) -> HeadwaterError | None:
+        """Our error for the text of a Java exception with all its causes."""
+        with self._lock:
+            raised = next((e for e in self._raised if str(e) and str(e) in text), None)
+            versions = dict(self._versions)
+        if raised is not None and "Py4JException" in text:
+            return raised
+        missing = _MISSING_FILE.search(text)
+        if missing is None:
+            return from_traceback(text)
+        file = unquote(missing[1])
+        plain = re.sub("^file:/+", "file:/", file)
+        root = max((r for r in versions if plain.startswith(r + "/")), key=len, default=None)
+        if root is None:
+            return None
+        return DataFileNotFoundError(
+            f"the data file {file} is gone, and version {versions[root]} of the table {root} needs it. "
+            "Probably VACUUM removed it, because a newer version does not need it: read a newer one. If "
+            "the newest version needs it too, something other than the table's commands deleted it.",
+            file,
+            versions[root],
+        )
+
+
+_SCANS = _Scans()
+
+
+def remember_scan(root: str, version: int, install: Callable[[], None] | None = None) -> None:
+    """Note that a table is being read, so that a missing file of it can be explained.
+
+    Args:
+        root: the table's location, in the spelling of Hadoop's `Path`.
+        version: the version that is read.
+        install: makes errors of the session come here first, once; by default those of classic PySpark.
+    """
+    _SCANS.remember(root, version, install or _install)
+
+
+def explain_failure(text: str) -> HeadwaterError | None:
+    """Our error for the text of one of Spark's; None if it is not about a table of ours."""
+    return _SCANS.explain(text)
+
+
+def remember_error(error: HeadwaterError) -> None:
+    """Note what the file index raised: Java hands it on as mere text."""
+    _SCANS.raised(error)
+
+
+def _install() -> None:
+    """Look at Java exceptions before PySpark converts them; those that are not ours it converts as ever."""
+    from pyspark.errors.exceptions import captured
+
+    convert: Callable[[Any], Exception] = captured.convert_exception
+
+    def convert_or_explain(exception: Any) -> Exception:
+        return _explain_java(exception) or convert(exception)
+
+    captured.convert_exception = convert_or_explain
+
+
+def _explain_java(exception: Any) -> HeadwaterError | None:
+    from pyspark import SparkContext
+
+    jvm = SparkContext._jvm
+    if jvm is None:
+        return None
+    text: str = jvm.org.apache.spark.util.Utils.exceptionString(exception)
+    return _SCANS.explain(text)

@@ -1,0 +1,224 @@
+"""Spark's `FileIndex`, implemented in Python: the planner asks it which files a query needs.
+
+Catalyst calls `listFiles` with the filters of a query, wherever they come from: the DataFrame API, SQL over a
+view, the other side of a join. Files that cannot match are left out by the log's pruning, which may keep too
+many; partition filters are then applied exactly, by Spark's own evaluation, because Spark does not look at
+them again.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headwater.errors import HeadwaterError
+from headwater.log.expressions import Expression, and_
+from headwater.spark import bulk
+from headwater.spark.catalyst import to_expression
+from headwater.spark.failures import remember_error
+from headwater.spark.jvm import DATASOURCES, EXPRESSIONS, JavaObject, jvm_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from headwater.log.expressions import Column
+
+FILE_COLUMNS = ("path", "size", "modificationTime")
+"""The last columns of a source's rows; the partition columns come before them."""
+_FILE_FIELDS = [
+    {"name": name, "type": type_, "nullable": False, "metadata": {}}
+    for name, type_ in zip(FILE_COLUMNS, ("string", "long", "long"), strict=True)
+]
+
+
+class FileSource(Protocol):
+    """The files of one scan, as a `FileIndex` needs them."""
+
+    @property
+    def name(self) -> str:
+        """Says which files these are, to people and for equality: table, version, kind of scan."""
+
+    @property
+    def root(self) -> str:
+        """The table's location, in the spelling of Hadoop's `Path`."""
+
+    @property
+    def partition_fields(self) -> list[dict[str, Any]]:
+        """The partition columns of the scan, as fields of a Spark schema in JSON."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files."""
+
+    def resolve(self, path: tuple[str, ...]) -> Column | None:
+        """The table's column for a column of the scan."""
+
+    def rows(self, where: Expression) -> pa.Table:
+        """The files that may match: typed partition columns, then `FILE_COLUMNS`. Paths are URIs."""
+
+
+class PythonFileIndex:
+    """The `FileIndex` of one scan. Method names are Spark's: the JVM calls them.
+
+    py4j keeps this object for as long as the JVM holds its proxy, so a plan, a view or a cached table keeps
+    it.
+    """
+
+    def __init__(self, spark: SparkSession, source: FileSource) -> None:
+        self._spark = spark
+        self._jvm = jvm_of(spark)
+        self._source = source
+        self._fields = source.partition_fields
+        self._rows_schema = json.dumps({"type": "struct", "fields": [*self._fields, *_FILE_FIELDS]})
+        self._directory = self._directory_expression()
+        self._root_paths = self._jvm.seq(self._jvm.static("org.apache.hadoop.fs.Path")(source.root))
+        self._partition_schema = self._jvm.data_type({"type": "struct", "fields": self._fields})
+        self._none = self._jvm.none
+        self._lock = Lock()
+        self._listed: tuple[Expression, JavaObject] | None = None
+
+    # --- what Spark asks --------------------------------------------------------------------------------
+
+    def listFiles(self, partition_filters: JavaObject, data_filters: JavaObject) -> JavaObject:
+        """The files that a query needs, as `Seq[PartitionDirectory]`."""
+        try:
+            return self._list(_items(partition_filters), _items(data_filters))
+        except HeadwaterError as error:
+            remember_error(error)
+            raise
+
+    def inputFiles(self) -> JavaObject:
+        """The URIs of all files, as `String[]`."""
+        jvm = self._jvm
+        text = jvm.invoke(self._file_column("path"), "toString", jvm.object_type("java.lang.String"))
+        paths = self._rows(and_()).map(jvm.function(text))
+        return paths.toArray(jvm.static("scala.reflect.ClassTag").apply(jvm.java_class("java.lang.String")))
+
+    def rootPaths(self) -> JavaObject:
+        """The table's location; plans show it, and planning asks for it again and again."""
+        return self._root_paths
+
+    def partitionSchema(self) -> JavaObject:
+        """The partition columns, hidden ones included."""
+        return self._partition_schema
+
+    def sizeInBytes(self) -> int:
+        """The size of all files: joins decide by it what to broadcast."""
+        return self._source.size_bytes
+
+    def refresh(self) -> None:
+        """Nothing: a snapshot never changes."""
+
+    def isTimeTravel(self) -> bool:
+        """No: to Spark every version is just a set of files."""
+        return False
+
+    def metadataOpsTimeNs(self) -> JavaObject:
+        """Not measured."""
+        return self._none
+
+    def toString(self) -> str:
+        """Table, version and kind of scan."""
+        return self._source.name
+
+    def equals(self, other: JavaObject) -> bool:
+        """Whether another index lists the same files; `other` is a proxy of it, or some other object."""
+        return other is not None and bool(other.toString() == self._source.name)
+
+    def hashCode(self) -> int:
+        """As `equals` needs it."""
+        return zlib.crc32(self._source.name.encode()) & 0x7FFFFFFF
+
+    class Java:
+        """Tells py4j which interface this is."""
+
+        implements = (f"{DATASOURCES}.FileIndex",)
+
+    # --- listing ---------------------------------------------------------------------------------------
+
+    def _list(self, exact: list[JavaObject], data_filters: list[JavaObject]) -> JavaObject:
+        filters = [to_expression(f, self._source.resolve) for f in (*exact, *data_filters)]
+        where = and_(*filters)
+        if exact:
+            return self._directories(self._rows(where).filter(self._jvm.function(self._bound(exact))))
+        with self._lock:
+            listed = self._listed
+        if listed is None or listed[0] != where:
+            listed = (where, self._directories(self._rows(where)))
+            with self._lock:
+                self._listed = listed
+        return listed[1]
+
+    # --- expressions over the rows of a source ------------------------------------------------------------
+
+    def _rows(self, where: Expression) -> JavaObject:
+        return bulk.rows(self._spark, self._source.rows(where), self._rows_schema)
+
+    def _directories(self, rows: JavaObject) -> JavaObject:
+        # A compiled function keeps a row of its own, so every listing has its own function: listings may overlap.
+        return rows.map(self._jvm.function(self._directory))
+
+    def _bound_column(self, position: int, type_: object, *, nullable: bool) -> JavaObject:
+        return self._jvm.expression("BoundReference", position, self._jvm.data_type(type_), nullable)
+
+    def _file_column(self, name: str) -> JavaObject:
+        position = FILE_COLUMNS.index(name)
+        return self._bound_column(len(self._fields) + position, _FILE_FIELDS[position]["type"], nullable=False)
+
+    def _path_expression(self) -> JavaObject:
+        jvm = self._jvm
+        text = jvm.invoke(self._file_column("path"), "toString", jvm.object_type("java.lang.String"))
+        uri = jvm.static_invoke("java.net.URI", "create", jvm.object_type("java.net.URI"), text)
+        return jvm.new("org.apache.hadoop.fs.Path", uri)
+
+    def _directory_expression(self) -> JavaObject:
+        """`new PartitionDirectory(values, List(new FileStatusWithMetadata(status, Map())))`."""
+        jvm = self._jvm
+        size, modified = self._file_column("size"), self._file_column("modificationTime")
+        no, one = jvm.literal(False, jvm.data_type("boolean")), jvm.literal(1, jvm.data_type("integer"))
+        # Length, is a directory, replication, block size (of no meaning here), modification time, path.
+        status = jvm.new("org.apache.hadoop.fs.FileStatus", size, no, one, size, modified, self._path_expression())
+        no_metadata = jvm.literal(jvm.map({}), jvm.object_type("scala.collection.immutable.Map"))
+        file = jvm.new(f"{DATASOURCES}.FileStatusWithMetadata", status, no_metadata)
+        seq = jvm.object_type("scala.collection.immutable.Seq")
+        files = jvm.invoke(jvm.new("scala.Some", file), "toList", seq)
+        return jvm.new(f"{DATASOURCES}.PartitionDirectory", self._values_expression(), files)
+
+    def _values_expression(self) -> JavaObject:
+        """The partition values as a row of their own."""
+        jvm = self._jvm
+        parts: list[JavaObject] = []
+        for position, field in enumerate(self._fields):
+            parts.append(jvm.literal(field["name"], jvm.data_type("string")))
+            parts.append(self._bound_column(position, field["type"], nullable=True))
+        if not parts:
+            no_values = jvm.static("org.apache.spark.sql.catalyst.InternalRow").empty()
+            return jvm.literal(no_values, jvm.data_type({"type": "struct", "fields": []}))
+        return jvm.expression("CreateNamedStruct", jvm.seq(*parts))
+
+    def _bound(self, filters: list[JavaObject]) -> JavaObject:
+        """The conjunction of partition filters, over the rows of the source."""
+        jvm = self._jvm
+        condition = filters[0]
+        for further in filters[1:]:
+            condition = jvm.expression("And", condition, further)
+        used = {a.name(): a for a in _items(condition.references().toSeq())}
+        attributes = [used.get(field["name"]) or self._attribute(field) for field in self._fields]
+        row = jvm.static(f"{EXPRESSIONS}.package$AttributeSeq")(jvm.seq(*attributes))
+        return jvm.static(f"{EXPRESSIONS}.BindReferences").bindReference(condition, row, False)
+
+    def _attribute(self, field: dict[str, Any]) -> JavaObject:
+        """An attribute of no plan: it holds the place of a column that a filter does not use."""
+        jvm = self._jvm
+        metadata = jvm.static("org.apache.spark.sql.types.Metadata").empty()
+        identifier = jvm.static(f"{EXPRESSIONS}.NamedExpression").newExprId()
+        type_ = jvm.data_type(field["type"])
+        return jvm.expression("AttributeReference", field["name"], type_, True, metadata, identifier, jvm.seq())
+
+
+def _items(sequence: JavaObject) -> list[JavaObject]:
+    """The elements of a short Scala `Seq`."""
+    return [sequence.apply(i) for i in range(sequence.size())]

@@ -1,0 +1,89 @@
+"""Column mapping by id where Spark cannot be told to use ids: the names that ids have in each file (spec: "Column
+Mapping", "Reader Requirements for Column Mapping").
+
+Spark Connect loses the case of a read's options, and with it the one that makes the Parquet reader go by field ids. So
+the footers are read here, and files that name their columns alike are read together, by those names.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headwater.errors import SchemaError
+from headwater.log.columns import int64s
+from headwater.log.schema import ArrayType, DataType, MapType, StructType
+from headwater.log.schema.mapping import PARQUET_FIELD_ID_KEY
+
+if TYPE_CHECKING:
+    from headwater.spark.data_files import DataFiles
+
+_PARALLEL_READS = 16
+
+
+def by_names(rows: pa.Table, schema: StructType, files: DataFiles) -> list[tuple[StructType, pa.Table]]:
+    """The files in groups that can be read by name, and the schema with the names of each group.
+
+    Args:
+        rows: the files: `path`, `size` and whatever else.
+        schema: the columns to read, with their field ids.
+        files: opens them.
+
+    Raises:
+        SchemaError: a file has no field ids at all, so its columns cannot be told.
+    """
+
+    def named(uri: str, size_bytes: int) -> StructType:
+        footer = files.open(uri, size_bytes).schema
+        if not _has_ids(footer):
+            raise SchemaError(f"{uri} has no field ids, and the table maps its columns by id: nobody can tell them")
+        return _named(schema, footer)
+
+    groups: dict[StructType, list[int]] = {}
+    with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+        found = pool.map(named, rows.column("path").to_pylist(), rows.column("size").to_pylist())
+        for position, names in enumerate(found):
+            groups.setdefault(names, []).append(position)
+    return [(names, rows.take(int64s(positions))) for names, positions in groups.items()]
+
+
+def _has_ids(footer: pa.Schema) -> bool:
+    return any(_id(field) is not None for field in footer)
+
+
+def _id(field: pa.Field) -> int | None:
+    text = (field.metadata or {}).get(b"PARQUET:field_id")
+    return None if text is None else int(text)
+
+
+def _named(struct: StructType, held: Any) -> StructType:
+    """The struct with the names of the file; a field that is not in it keeps its name, which is in no file."""
+    by_id = {_id(field): field for field in held}
+    fields = []
+    for field in struct.fields:
+        id_ = field.metadata.get(PARQUET_FIELD_ID_KEY)
+        metadata = {k: v for k, v in field.metadata.items() if k != PARQUET_FIELD_ID_KEY}
+        source = by_id.get(id_) if id_ is not None else None
+        if source is None:
+            fields.append(replace(field, metadata=metadata))
+        else:
+            fields.append(
+                replace(field, name=source.name, type=_named_type(field.type, source.type), metadata=metadata)
+            )
+    return StructType(fields)
+
+
+def _named_type(type_: DataType, held: pa.DataType) -> DataType:
+    match type_:
+        case StructType() if pa.types.is_struct(held):
+            return _named(type_, list(held.fields))
+        case ArrayType(element_type=element) if pa.types.is_list(held) or pa.types.is_large_list(held):
+            return replace(type_, element_type=_named_type(element, held.value_type))
+        case MapType(key_type=key, value_type=value) if pa.types.is_map(held):
+            return replace(
+                type_, key_type=_named_type(key, held.key_type), value_type=_named_type(value, held.item_type)
+            )
+    return type_

@@ -1,0 +1,187 @@
+"""What executors run where Spark has no filesystem for a store: they read data files with Arrow, through `obstore`.
+
+A split is a range of bytes of a file, as in Spark: it stands for the row groups that begin in it. Deleted rows are left
+out by their position in the file, partition values are put in, and everything is brought into the table's schema.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headwater.errors import HeadwaterError, ObjectNotFoundError
+from headwater.log.deletion_vectors import to_bitmap
+from headwater.log.schema import StructField, StructType
+from headwater.spark.arrow_rows import (
+    conform,
+    find_column,
+    output_schema,
+    refuse_old_dates,
+    written_in_old_calendar,
+)
+from headwater.spark.data_files import DataFiles
+from headwater.spark.deletion_vectors import VECTOR_COLUMN, VectorReader, descriptor
+from headwater.spark.row_tracking import HIDDEN_COLUMNS, ROW_COMMIT_VERSION, ROW_ID
+from headwater.storage import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyroaring import BitMap64
+
+    from headwater.log.parquet import ParquetObject
+    from headwater.log.schema import MappingMode
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """What all splits of one scan have in common. It travels to the executors."""
+
+    uri: str
+    storage_options: dict[str, str] | None
+    schema_json: str
+    """The columns of the table that are wanted."""
+    mode: MappingMode
+    partition_columns: dict[str, str]
+    """The columns of the splits that hold partition values, by the name of the table's column."""
+    materialized: dict[str, str | None]
+    """For row tracking: the columns of files that hold row ids and commit versions. Empty when not asked for."""
+
+
+def read_splits(plan: ReadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of splits; made for `mapInArrow`."""
+    reader = _Reader(plan)
+    for batch in batches:
+        for position in range(batch.num_rows):
+            yield from reader.rows({name: batch.column(name)[position] for name in batch.schema.names})
+
+
+class _Reader:
+    """Reads the splits that one task gets."""
+
+    def __init__(self, plan: ReadPlan) -> None:
+        self._plan = plan
+        self._schema = StructType.from_json(plan.schema_json)
+        self._files = DataFiles(plan.uri, plan.storage_options)
+        self._vectors = VectorReader(open_store(plan.uri, plan.storage_options), plan.storage_options)
+        self._output = output_schema(self._schema)
+        for name in plan.materialized:
+            self._output = self._output.append(pa.field(name, pa.int64()))
+
+    def rows(self, split: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+        """The rows of one split."""
+        uri = split["path"].as_py()
+        try:
+            yield from self._rows(split, self._files.open(uri, split["size"].as_py()))
+        except HeadwaterError as error:
+            if isinstance(error.__cause__, ObjectNotFoundError):
+                # Spark's own words, which the driver turns into our error with version and cause.
+                raise type(error)(
+                    f"Encountered error while reading file {uri}. File does not exist: {error}"
+                ) from error
+            raise type(error)(f"while reading file {uri}: {error}") from error
+
+    def _rows(self, split: dict[str, Any], file: ParquetObject) -> Iterator[pa.RecordBatch]:
+        vector = descriptor(split[VECTOR_COLUMN].as_py()) if VECTOR_COLUMN in split else None
+        deleted = None if vector is None else to_bitmap(self._vectors.read([vector])[0])
+        held = list(file.schema)
+        sources = {f.name: find_column(f, held, self._plan.mode) for f in self._data_fields()}
+        sources |= {n: next((f for f in held if f.name == s), None) for n, s in self._plan.materialized.items()}
+        names = list(dict.fromkeys(source.name for source in sources.values() if source is not None))
+        first_row = 0
+        for group in range(file.num_row_groups):
+            size = file.metadata.row_group(group).num_rows
+            if split["start"].as_py() <= _offset(file, group) < split["end"].as_py():
+                yield from self._group(file, group, first_row, names, sources, split, deleted)
+            first_row += size
+
+    def _data_fields(self) -> list[StructField]:
+        return [f for f in self._schema.fields if f.name not in self._plan.partition_columns]
+
+    def _group(
+        self,
+        file: ParquetObject,
+        group: int,
+        first_row: int,
+        names: list[str],
+        sources: dict[str, pa.Field | None],
+        split: dict[str, Any],
+        deleted: BitMap64 | None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of one row group."""
+        for batch in _batches(file, group, names):
+            positions = _positions(first_row, batch.num_rows)
+            first_row += batch.num_rows
+            if deleted is not None:
+                kept = _kept(deleted, positions)
+                batch, positions = batch.take(pa.compute.subtract(kept, positions[0])), kept
+            if batch.num_rows:
+                result = self._in_table_schema(batch, positions, sources, split)
+                if written_in_old_calendar(file.metadata.metadata):
+                    for name in sources:
+                        refuse_old_dates(result.column(name), name)
+                yield result
+
+    def _in_table_schema(
+        self, batch: pa.RecordBatch, positions: pa.Array, sources: dict[str, pa.Field | None], split: dict[str, Any]
+    ) -> pa.RecordBatch:
+        columns = []
+        for field, target in zip(self._schema.fields, self._output, strict=False):
+            source = sources.get(field.name)
+            if field.name in self._plan.partition_columns:
+                value = split[self._plan.partition_columns[field.name]].cast(target.type)
+                columns.append(pa.repeat(value, batch.num_rows))
+            elif source is None:
+                columns.append(pa.nulls(batch.num_rows, target.type))
+            else:
+                columns.append(conform(batch.column(source.name), field.type, self._plan.mode))
+        tracked = self._plan.materialized
+        columns += [_tracked(name, batch, positions, sources[name], split) for name in tracked]
+        return pa.RecordBatch.from_arrays(columns, schema=self._output)
+
+
+def _tracked(
+    name: str, batch: pa.RecordBatch, positions: pa.Array, stored: pa.Field | None, split: dict[str, Any]
+) -> pa.Array:
+    """A column of row tracking: what the file stores, else what follows from the log."""
+    hidden = {source: column for column, source in HIDDEN_COLUMNS.items()}
+    if name == ROW_ID:
+        fresh = pa.compute.add(positions, split[hidden["baseRowId"]])
+    else:
+        assert name == ROW_COMMIT_VERSION, name
+        fresh = pa.repeat(split[hidden["defaultRowCommitVersion"]], batch.num_rows)
+    return fresh if stored is None else pa.compute.coalesce(batch.column(stored.name).cast(pa.int64()), fresh)
+
+
+def _batches(file: ParquetObject, group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
+    if names:
+        yield from file.batches(names, [group])
+    else:
+        count = file.metadata.row_group(group).num_rows
+        yield pa.RecordBatch.from_arrays([pa.nulls(count)], names=["nothing"])
+
+
+def _offset(file: ParquetObject, group: int) -> int:
+    """Where a row group begins in its file."""
+    column = file.metadata.row_group(group).column(0)
+    return int(column.dictionary_page_offset or column.data_page_offset)
+
+
+def _positions(first_row: int, count: int) -> pa.Array:
+    """The positions of consecutive rows in their file."""
+    from pyroaring import BitMap64
+
+    return _as_array(BitMap64(range(first_row, first_row + count)))
+
+
+def _kept(deleted: BitMap64, positions: pa.Array) -> pa.Array:
+    """The positions that are not deleted."""
+    from pyroaring import BitMap64
+
+    return _as_array(BitMap64(range(positions[0].as_py(), positions[-1].as_py() + 1)) - deleted)
+
+
+def _as_array(rows: BitMap64) -> pa.Array:
+    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.to_array())])

@@ -1,0 +1,146 @@
+"""Reading where Spark has no filesystem for the store: a list of splits, and `mapInArrow` over it.
+
+The wheel of PySpark has no filesystem for S3, Azure or Google; with their JARs Spark reads by itself, several times
+faster than this. Neither filters nor projections of a later query reach the files here: `where` and `columns` of the
+read do. Executors need Headwater installed.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.log.columns import int64s
+from headwater.log.schema import LONG, StructField, StructType
+from headwater.spark.arrow_rows import UnreadableInPythonError
+from headwater.spark.columns import ScanColumns
+from headwater.spark.connect_failures import remember_connect_scan
+from headwater.spark.explain import ScanSummary
+from headwater.spark.failures import remember_scan
+from headwater.spark.functions import functions_for_connect, is_connect
+from headwater.spark.marked_plans import mark, name_after
+from headwater.spark.no_rows import no_rows
+from headwater.spark.python_reader import ReadPlan, read_splits
+from headwater.spark.row_tracking import materialized_columns
+from headwater.spark.snapshot_files import SnapshotFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headwater.log.snapshot import Snapshot
+    from headwater.spark.read_filter import Wanted
+
+ROAD = "Python with obstore, for Spark has no filesystem for this store"
+_SPLIT_BYTES = 64 * 2**20
+_OPEN_BYTES = 4 * 2**20
+"""What opening a file costs, as if it were bytes to read."""
+_MIN_TASKS = 8
+
+
+def scan_in_python(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> DataFrame:
+    """A snapshot as a DataFrame whose rows Python reads; see `headwater.spark.scan.read`.
+
+    Raises:
+        UnreadableInPythonError: options of Spark's Parquet reader are given.
+    """
+    for name, value in wanted.options.items():
+        if value != "false":
+            raise UnreadableInPythonError(
+                f"{name} is an option of Spark's Parquet reader, and {snapshot.uri} is read in Python: Spark has no "
+                "filesystem for its store"
+            )
+    table = ScanColumns(snapshot.schema, snapshot.mapping_mode, snapshot.metadata.partition_columns)
+    materialized = materialized_columns(snapshot) if wanted.row_tracking else {}
+    files = SnapshotFiles(snapshot, table, _Descriptors() if wanted.has_vectors else None, wanted.row_tracking)
+    rows = files.rows(wanted.selection.pruning(spark, snapshot.schema))
+    summary = _summary(files, rows)
+    connect = is_connect(spark)
+    (remember_connect_scan if connect else remember_scan)(files.root, snapshot.version)
+    plan = _plan(table, snapshot, wanted, materialized)
+    shown = _visible(table, StructType.from_json(plan.schema_json), materialized)
+    with functions_for_connect() if connect else nullcontext():
+        frame = _map_in_arrow(spark, plan, shown, _splits(rows), summary) if rows.num_rows else no_rows(spark, shown)
+    if connect:
+        mark(frame, summary)
+    return frame
+
+
+def _map_in_arrow(
+    spark: SparkSession, plan: ReadPlan, shown: StructType, splits: pa.Table, summary: ScanSummary
+) -> DataFrame:
+    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return read_splits(plan, batches)
+
+    name_after(read, summary)
+    # One partition first: what comes from a single one is dealt out evenly.
+    listed = spark.createDataFrame(splits).coalesce(1).repartition(_task_count(splits))
+    result: Any = shown.to_spark()
+    return listed.mapInArrow(read, result)
+
+
+class _Descriptors:
+    """Deletion vectors as the log describes them: executors fetch those of the files that they read."""
+
+    def numbers(self, vectors: pa.ChunkedArray) -> pa.ChunkedArray:
+        return vectors
+
+
+def _plan(table: ScanColumns, snapshot: Snapshot, wanted: Wanted, materialized: dict[str, str | None]) -> ReadPlan:
+    needed = wanted.selection.needed(snapshot.schema)
+    schema = table.table if needed is None else StructType([table.table.field(name) for name in needed])
+    partitions = dict(zip(table.partition_columns, (f.name for f in table.partition_fields), strict=True))
+    return ReadPlan(
+        uri=snapshot.uri,
+        storage_options=None if wanted.storage_options is None else dict(wanted.storage_options),
+        schema_json=schema.to_json(),
+        mode=table.mode,
+        partition_columns={name: column for name, column in partitions.items() if name in schema.names},
+        materialized=materialized,
+    )
+
+
+def _visible(table: ScanColumns, schema: StructType, materialized: Iterable[str]) -> StructType:
+    """The columns as users see them."""
+    shown = [replace(table.visible.field(field.name), nullable=True) for field in schema.fields]
+    return StructType([*shown, *(StructField(name, LONG) for name in materialized)])
+
+
+def _splits(rows: pa.Table) -> pa.Table:
+    """The files, the larger ones in several ranges of bytes: columns `start` and `end` say which."""
+    sizes = rows.column("size")
+    counts = pc.max_element_wise(pc.cast(pc.ceil(pc.divide(pc.cast(sizes, pa.float64()), _SPLIT_BYTES)), pa.int64()), 1)
+    files: list[int] = []
+    numbers: list[int] = []
+    for position, count in enumerate(counts.to_pylist()):
+        files += [position] * count
+        numbers += range(count)
+    splits = rows.take(int64s(files))
+    starts = pc.multiply(int64s(numbers), _SPLIT_BYTES)
+    splits = splits.append_column("start", starts).append_column("end", pc.add(starts, _SPLIT_BYTES))
+    return splits.drop_columns(["modificationTime"])
+
+
+def _task_count(splits: pa.Table) -> int:
+    """Tasks of about a split's size each; a few at least, for the machines have several cores."""
+    read_bytes = pc.sum(pc.min_element_wise(splits.column("size"), _SPLIT_BYTES)).as_py() or 0
+    work = read_bytes + _OPEN_BYTES * splits.num_rows
+    return int(max(1, min(splits.num_rows, max(_MIN_TASKS, -(-work // _SPLIT_BYTES)))))
+
+
+def _summary(files: SnapshotFiles, rows: pa.Table) -> ScanSummary:
+    return ScanSummary(
+        table=files.root,
+        version=files.snapshot.version,
+        files_kept=rows.num_rows,
+        files_total=files.num_files,
+        size_bytes_kept=pc.sum(rows.column("size")).as_py() or 0,
+        size_bytes_total=files.size_bytes,
+        deletion_vectors=files.deleted is not None,
+        road=ROAD,
+    )

@@ -1,0 +1,71 @@
+"""Row tracking columns of a scan (spec: "Row Tracking", "Reader Requirements for Row Tracking").
+
+A stable row id is the materialized one where a file has it, else the file's base id plus the row's position;
+a row commit version is the materialized one, else the file's default. Base id and default travel as hidden
+partition values.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.errors import HeadwaterError, SchemaError
+from headwater.spark.columns import quoted
+from headwater.spark.functions import functions
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from headwater.log.snapshot import Snapshot
+
+ROW_ID = "_row_id"
+ROW_COMMIT_VERSION = "_row_commit_version"
+HIDDEN_COLUMNS = {
+    "__headwater_base_row_id": "baseRowId",
+    "__headwater_default_row_commit_version": "defaultRowCommitVersion",
+}
+"""The hidden partition columns, and the field of the add action that each one holds."""
+_BASE_ROW_ID, _DEFAULT_COMMIT_VERSION = HIDDEN_COLUMNS
+_MATERIALIZED = {
+    ROW_ID: "delta.rowTracking.materializedRowIdColumnName",
+    ROW_COMMIT_VERSION: "delta.rowTracking.materializedRowCommitVersionColumnName",
+}
+
+
+class RowTrackingDisabledError(HeadwaterError):
+    """Row ids were asked for, and the table does not have them."""
+
+
+def materialized_columns(snapshot: Snapshot) -> dict[str, str | None]:
+    """The names in data files of the materialized columns; None where the table has not chosen one.
+
+    Raises:
+        RowTrackingDisabledError: row tracking is not enabled, so rows may have no ids.
+        SchemaError: the table has columns of its own with these names.
+    """
+    properties = snapshot.properties
+    if properties.get("delta.enableRowTracking", "false").lower() != "true":
+        raise RowTrackingDisabledError(
+            f"row tracking is off in version {snapshot.version} of {snapshot.uri}: its rows have no ids. "
+            "Set the table property delta.enableRowTracking to true, or read without row_tracking."
+        )
+    taken = {name.lower() for name in snapshot.schema.names} & {ROW_ID, ROW_COMMIT_VERSION}
+    if taken:
+        raise SchemaError(
+            f"{snapshot.uri} has a column {taken.pop()} of its own, so it cannot be read with row_tracking"
+        )
+    return {column: properties.get(key) for column, key in _MATERIALIZED.items()}
+
+
+def row_tracking_columns(materialized: dict[str, str | None]) -> list[Column]:
+    """The columns `_row_id` and `_row_commit_version`, over the scan's."""
+    sf = functions()
+    fresh = {
+        ROW_ID: sf.col(_BASE_ROW_ID) + sf.col("_metadata.row_index"),
+        ROW_COMMIT_VERSION: sf.col(_DEFAULT_COMMIT_VERSION),
+    }
+    columns = []
+    for name, default in fresh.items():
+        stored = materialized[name]
+        columns.append((sf.coalesce(sf.col(quoted(stored)), default) if stored else default).alias(name))
+    return columns

@@ -1,0 +1,90 @@
+"""The live files of a snapshot as a source for Spark's scan: typed partition values, and hidden ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from headwater.spark.columns import ScanColumns, spark_fields
+from headwater.spark.deletion_vectors import VECTOR_COLUMN, NumbersVectors
+from headwater.spark.file_rows import file_uris, hadoop_root, partition_values
+from headwater.spark.row_tracking import HIDDEN_COLUMNS as ROW_TRACKING_COLUMNS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headwater.log.expressions import Column, Expression
+    from headwater.log.snapshot import Snapshot
+
+
+@dataclass(frozen=True)
+class SnapshotFiles:
+    """A `headwater.spark.file_index.FileSource`."""
+
+    snapshot: Snapshot
+    columns: ScanColumns
+    deleted: NumbersVectors | None
+    """The deletion vectors, if any file has one."""
+    row_tracking: bool
+
+    @cached_property
+    def name(self) -> str:
+        """Table and version: another scan of them lists the same files, except for the numbers of vectors."""
+        tracked = ", row tracking" if self.row_tracking else ""
+        vectors = f", deletion vectors {id(self.deleted):x}" if self.deleted is not None else ""
+        return (
+            f"Headwater({self.root}, version {self.snapshot.version}, table {self.snapshot.metadata.id}"
+            f"{tracked}{vectors})"
+        )
+
+    @cached_property
+    def root(self) -> str:
+        """The table's location."""
+        return hadoop_root(self.snapshot.uri)
+
+    @cached_property
+    def partition_fields(self) -> list[dict[str, Any]]:
+        """The table's partition columns, then the hidden ones."""
+        hidden = [(VECTOR_COLUMN, "integer")] if self.deleted is not None else []
+        if self.row_tracking:
+            hidden += [(name, "long") for name in ROW_TRACKING_COLUMNS]
+        return [
+            *spark_fields(self.columns.partition_fields),
+            *({"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in hidden),
+        ]
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all live files."""
+        return self.snapshot.size_bytes
+
+    @property
+    def num_files(self) -> int:
+        """The number of all live files."""
+        return self.snapshot.num_files
+
+    def resolve(self, path: tuple[str, ...]) -> Column | None:
+        """The table's column for a physical one."""
+        return self.columns.resolve(path)
+
+    def rows(self, where: Expression) -> pa.Table:
+        """The files that may match."""
+        import pyarrow as pa
+
+        partitioned = ["partitionValues"] if self.columns.partition_columns else []
+        vectors = ["deletionVector"] if self.deleted is not None else []
+        tracking = list(ROW_TRACKING_COLUMNS.values()) if self.row_tracking else []
+        files = self.snapshot.files(where, ["path", "size", "modificationTime", *partitioned, *vectors, *tracking])
+        found: dict[str, pa.ChunkedArray | pa.Array] = {}
+        for name, scanned in zip(self.columns.partition_columns, self.columns.partition_fields, strict=True):
+            key, field = self.columns.partition_key(name), self.columns.table.field(name)
+            found[scanned.name] = partition_values(files.column("partitionValues"), field, key)
+        if self.deleted is not None:
+            found[VECTOR_COLUMN] = self.deleted.numbers(files.column("deletionVector"))
+        if self.row_tracking:
+            found |= {name: files.column(source) for name, source in ROW_TRACKING_COLUMNS.items()}
+        found["path"] = file_uris(files.column("path"), self.snapshot.uri)
+        found["size"] = files.column("size")
+        found["modificationTime"] = files.column("modificationTime")
+        return pa.table(found)
