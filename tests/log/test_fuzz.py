@@ -11,12 +11,13 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import footer_flips
 import log_oracle
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from log_model import Action, Model, observed, replay
-from log_settings import examined
+from log_settings import LONG, examined
 from log_store import NOW_MS, DictStore, open_table
 from log_tables import (
     LOG,
@@ -239,10 +240,27 @@ def test_a_flipped_bit_in_parquet(layout: str, data: st.DataObject) -> None:
 
 
 def _flip(objects: dict[str, bytes], key: str, data: st.DataObject) -> None:
-    position = data.draw(st.integers(0, 8 * len(objects[key]) - 1))
+    position = data.draw(st.integers(0, 8 * _fragile_from(objects[key]) - 1))
     damaged = bytearray(objects[key])
     damaged[position // 8] ^= 1 << (position % 8)
     objects[key] = bytes(damaged)
+
+
+def _fragile_from(data: bytes) -> int:
+    """Where the footer of a Parquet file starts: pyarrow ends the process on some damage there (see below)."""
+    return len(data) - 8 - int.from_bytes(data[-8:-4], "little") if data.startswith(b"PAR1") else len(data)
+
+
+@pytest.mark.parametrize("layout", ["classic", "V2 JSON, sidecars"])
+def test_a_flipped_bit_in_a_footer(layout: str) -> None:
+    """In processes of their own: on about one in a hundred, pyarrow itself aborts (an exception of its C++ code that no
+    one catches, already in `ParquetFile(...).metadata.to_dict()`). That is nothing we can turn into an error."""
+    key = next(key for key in sorted(_log(layout)) if key.endswith(".parquet"))
+    data = _log(layout)[key]
+    bits = range(8 * _fragile_from(data) + 3, 8 * len(data), (2_003, 41)[LONG])
+    outcomes = footer_flips.run(layout, key, bits)
+    assert set(outcomes.values()) <= {"right", "error", "pyarrow aborts"}, outcomes
+    assert list(outcomes.values()).count("pyarrow aborts") <= max(2, len(bits) // 20)
 
 
 @examined
@@ -250,8 +268,10 @@ def _flip(objects: dict[str, bytes], key: str, data: st.DataObject) -> None:
 def test_bytes_written_over_others(layout: str, data: st.DataObject, noise: bytes) -> None:
     objects = log(layout)
     key = data.draw(st.sampled_from(sorted(objects)))
-    start = data.draw(st.integers(0, len(objects[key])))
-    end = data.draw(st.integers(start, min(start + 20, len(objects[key]))))
+    limit = _fragile_from(objects[key])
+    start = data.draw(st.integers(0, limit))
+    end = data.draw(st.integers(start, min(start + 20, limit)))
+    noise = noise if limit == len(objects[key]) else noise.ljust(end - start, b"\0")[: end - start]
     objects[key] = objects[key][:start] + noise + objects[key][end:]
     check(objects, layout)
 
