@@ -189,7 +189,7 @@ class Checkpoint:
             sources = [*self._parts, *sources]
         for source in sources:
             check_file_actions(source, action, types)
-            chunks += [ParquetChunk(source, group, action, types) for group in source.groups_with(f"{action}.path")]
+            chunks += [ParquetChunk(source, group, action, types) for group in source.groups_with(action)]
         return chunks
 
     @cached_property

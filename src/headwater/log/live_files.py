@@ -18,6 +18,7 @@ from headwater.log.expressions import and_, columns_of
 from headwater.log.file_chunks import ADD_COLUMNS, REMOVE_COLUMNS, MemoryChunk, SubsetChunk, unique_ids
 from headwater.log.operands import resolve, split_by_partition
 from headwater.log.paths import canonical_array
+from headwater.log.prefetch import each
 from headwater.log.pruning import ChunkPruner
 
 if TYPE_CHECKING:
@@ -60,9 +61,28 @@ class LiveFiles:
         if where is not None:
             for column in columns_of(where):
                 resolve(column, self._shape)
-        parts = [_gather(chunk, rows, columns) for chunk, rows in self._selected(where)]
+        from_base = each(lambda item: self._base_part(*item, where, columns), list(enumerate(self._base.adds)))
+        parts = [part for part in (*from_base, self._tail_part(where, columns)) if part is not None]
         schema = pa.schema([(name, ADD_COLUMNS[name]) for name in columns])
         return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def _base_part(
+        self, index: int, chunk: FileChunk, where: Expression | None, columns: Sequence[str]
+    ) -> pa.Table | None:
+        """What one chunk of the checkpoint contributes."""
+        if where is None:
+            return _gather(chunk, self._live_mask(index, chunk), columns)
+        candidates = self._candidates(self._base.pruner(index, self._shape), chunk, where)
+        rows = self._live_rows(index, chunk, candidates)
+        return _gather(chunk, rows, columns) if len(rows) else None
+
+    def _tail_part(self, where: Expression | None, columns: Sequence[str]) -> pa.Table | None:
+        """What the commits after the checkpoint contribute."""
+        tail = self._tail_chunk
+        if not tail.num_rows:
+            return None
+        rows = None if where is None else self._candidates(self._tail_pruner, tail, where)
+        return _gather(tail, rows, columns) if rows is None or len(rows) else None
 
     def tombstones(self) -> pa.Table:
         """The files that were removed, as far as the log still tells."""
@@ -70,24 +90,6 @@ class LiveFiles:
         removes = [a for a in self._tail.values() if isinstance(a, Remove)]
         later = _gather(MemoryChunk(removes, REMOVE_COLUMNS), None, columns)
         return pa.concat_tables([later, *(_gather(c, self._replaced.mask(c), columns) for c in self._base.removes)])
-
-    def _selected(self, where: Expression | None) -> list[tuple[FileChunk, pa.Array | None]]:
-        """Chunks and what to take from each: row numbers, a mask, or None for all of it."""
-        selected: list[tuple[FileChunk, pa.Array | None]] = []
-        for index, chunk in enumerate(self._base.adds):
-            if where is None:
-                selected.append((chunk, self._live_mask(index, chunk)))
-                continue
-            candidates = self._candidates(self._base.pruner(index, self._shape), chunk, where)
-            rows = self._live_rows(index, chunk, candidates)
-            if len(rows):
-                selected.append((chunk, rows))
-        tail = self._tail_chunk
-        if tail.num_rows:
-            rows = None if where is None else self._candidates(self._tail_pruner, tail, where)
-            if rows is None or len(rows):
-                selected.append((tail, rows))
-        return selected
 
     def _candidates(self, pruner: ChunkPruner, chunk: FileChunk, where: Expression) -> pa.Array:
         """Row numbers that survive the filter: partition values first, statistics for what they leave."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 from contextlib import contextmanager
 from functools import cached_property
+from threading import local
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -65,16 +66,31 @@ class ParquetObject:
     def __init__(self, store: ObjectStore, meta: ObjectMeta) -> None:
         self.store = store
         self.meta = meta
+        self._readers = local()
 
     @cached_property
     def _file(self) -> pq.ParquetFile:
         with self._named_errors():
-            source = pa.PythonFile(_RangeReader(self.store, self.meta), mode="r")
-            # Merging ranges pays where a request costs milliseconds; on a disk it only adds a copy.
-            remote = not self.store.uri.startswith("file:")
-            return pq.ParquetFile(
-                source, pre_buffer=remote, coerce_int96_timestamp_unit="us", page_checksum_verification=True
-            )
+            return self._opened(None)
+
+    def _opened(self, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
+        source = pa.PythonFile(_RangeReader(self.store, self.meta), mode="r")
+        # Merging ranges pays where a request costs milliseconds; on a disk it only adds a copy.
+        remote = not self.store.uri.startswith("file:")
+        return pq.ParquetFile(
+            source,
+            metadata=metadata,
+            pre_buffer=remote,
+            coerce_int96_timestamp_unit="us",
+            page_checksum_verification=True,
+        )
+
+    def _of_this_thread(self) -> pq.ParquetFile:
+        """A reader that no other thread uses; the footer is read once for all."""
+        if not hasattr(self._readers, "file"):
+            self._readers.file = self._opened(self.metadata)
+        file: pq.ParquetFile = self._readers.file
+        return file
 
     @property
     def metadata(self) -> pq.FileMetaData:
@@ -181,7 +197,7 @@ class ParquetObject:
         """
         rows_left = sum(self.metadata.row_group(group).num_rows for group in groups)
         with self._named_errors():
-            for batch in self._file.iter_batches(
+            for batch in self._of_this_thread().iter_batches(
                 _BATCH_ROWS, row_groups=list(groups), columns=list(columns), use_threads=False
             ):
                 batch.validate(full=True)

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 _FILE_SCHEME = re.compile(r"file:/+", re.IGNORECASE)
 _ESCAPE = re.compile(rb"%[0-9A-Fa-f]{2}")
+_OTHER_ESCAPE = r"%(?:[013-9A-Fa-f][0-9A-Fa-f]|2[0-46-9A-Fa-f])"
+"""Any escape but `%25`."""
+_SAMPLE_PATHS = 1_000
 _STRAY_PERCENT = r"%(?:[^0-9A-Fa-f]|$|[0-9A-Fa-f](?:[^0-9A-Fa-f]|$))"
 """A percent sign that starts no escape."""
 
@@ -51,11 +54,9 @@ def canonical_array(paths: pa.Array) -> pa.Array:
         return paths
     if schemed:
         paths = pc.replace_substring_regex(paths, pattern="^[fF][iI][lL][eE]:/+", replacement="/")
-    decoded = paths.cast(pa.binary())
     if not escaped:
-        return decoded
-    for code in _escapes_in(decoded):
-        decoded = pc.replace_substring(decoded, pattern=code, replacement=bytes([int(code[1:], 16)]))
+        return paths.cast(pa.binary())
+    decoded = _decoded(paths.cast(pa.binary()))
     stray = pc.fill_null(pc.match_substring_regex(paths, _STRAY_PERCENT), False)
     if pc.any(stray).as_py():
         # What stands after a stray percent sign may look like an escape once it is decoded: these one by one.
@@ -71,8 +72,21 @@ def _holds_percent(paths: pa.Array) -> bool:
     return data is not None and b"%" in data.to_pybytes()
 
 
-def _escapes_in(paths: pa.Array) -> list[bytes]:
-    """The distinct `%XX` in the array, `%25` last: decoding it earlier could make new escapes."""
-    data = paths.buffers()[2]
-    codes = set(_ESCAPE.findall(memoryview(data))) if data is not None else set()
-    return sorted(codes, key=lambda code: (code == b"%25", code))
+def _decoded(paths: pa.Array) -> pa.Array:
+    """All escapes decoded; `%25` last, because decoding it earlier could make new ones."""
+    import pyarrow.compute as pc
+
+    decoded, done = paths, {b"%25"}
+    # Most tables have few distinct escapes, and the first paths have them all: collecting them from all is slow.
+    for some in (paths[:_SAMPLE_PATHS], paths):
+        for code in sorted(_escapes_in(some) - done):
+            decoded = pc.replace_substring(decoded, pattern=code, replacement=bytes([int(code[1:], 16)]))
+            done.add(code)
+        if not pc.any(pc.match_substring_regex(decoded, _OTHER_ESCAPE)).as_py():
+            break
+    return pc.replace_substring(decoded, pattern=b"%25", replacement=b"%")
+
+
+def _escapes_in(paths: pa.Array) -> set[bytes]:
+    """The distinct `%XX` in the array."""
+    return set(_ESCAPE.findall(b"/".join(path for path in paths.to_pylist() if path is not None)))

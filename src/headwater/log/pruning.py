@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headwater.log.expressions import Column, CompareOp, Expression
     from headwater.log.file_chunks import FileChunk
     from headwater.log.operands import Operand, TableShape
+    from headwater.log.statistics import LeafStatistics
 
 Mask: TypeAlias = "pa.ChunkedArray"
 """One boolean for each row of a chunk, without nulls."""
@@ -52,10 +53,20 @@ class _Bounds:
 
     lower: pa.ChunkedArray | None
     upper: pa.ChunkedArray | None
-    null_count: pa.ChunkedArray | None
-    num_records: pa.ChunkedArray | None
     exact: bool
     """The bounds are the one value that all rows have."""
+    counts: LeafStatistics | None = None
+    num_records: pa.ChunkedArray | None = None
+
+    @property
+    def null_count(self) -> pa.ChunkedArray | None:
+        """Read only when it is asked for."""
+        return None if self.counts is None else self.counts.null_count
+
+    @property
+    def surely_has_values(self) -> bool:
+        """A bound is a value: where all are known, no file is all null."""
+        return not self.exact and self.lower is not None and self.lower.null_count == 0
 
 
 class ChunkPruner:
@@ -78,15 +89,15 @@ class ChunkPruner:
     def bounds(self, operand: Operand) -> _Bounds:
         """Bounds of a column: its partition value, or its statistics."""
         if not operand.is_partition and not operand.has_statistics:
-            return _Bounds(None, None, None, None, exact=False)
+            return _Bounds(None, None, exact=False)
         if not operand.is_partition:
             known = self._statistics.leaf(operand.leaf)
-            return _Bounds(known.lower, known.upper, known.null_count, self._statistics.num_records, exact=False)
+            return _Bounds(known.lower, known.upper, False, known, self._statistics.num_records)
         name = operand.leaf.path[0]
         if name not in self._partitions:
             self._partitions[name] = partition_column(self._chunk, operand.field, name)
         value = self._partitions[name]
-        return _Bounds(value, value, None, None, exact=True)
+        return _Bounds(value, value, exact=True)
 
     def constant(self, value: bool) -> Mask:
         """The same answer for every file."""
@@ -163,6 +174,8 @@ class _Evaluation:
         if bounds.exact:
             assert bounds.lower is not None
             return bounds.lower.is_valid()
+        if bounds.surely_has_values:
+            return self._pruner.constant(True)
         if bounds.null_count is None or bounds.num_records is None:
             return self._pruner.constant(True)
         return _true_or_unknown(pc.not_equal(bounds.null_count, bounds.num_records))

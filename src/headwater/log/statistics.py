@@ -8,7 +8,8 @@ so that a second filter on the same columns costs nothing but its comparisons.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,7 +21,7 @@ from headwater.log.stats_decoder import Leaf, StatsDecoder, is_bounded
 from headwater.log.values import comparable_type, decimal_array, has_zone, parse_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from headwater.log.file_chunks import FileChunk
     from headwater.log.schema import DataType
@@ -29,21 +30,35 @@ _TIMESTAMP_SLACK_US = 999
 """Timestamps in statistics are cut to milliseconds: the true maximum may be this much later."""
 
 
-@dataclass(frozen=True, slots=True)
+Column: TypeAlias = "pa.ChunkedArray | None"
+
+
+@dataclass(frozen=True)
 class LeafStatistics:
     """Bounds and null counts of one leaf over the rows of a chunk; null is "not known"."""
 
-    lower: pa.ChunkedArray | None
-    upper: pa.ChunkedArray | None
-    null_count: pa.ChunkedArray | None
+    lower: Column
+    upper: Column
+    load_null_count: Callable[[], Column]
+    """Most filters are decided by the bounds alone, and a column less to read is a column less."""
+
+    @cached_property
+    def null_count(self) -> Column:
+        """The number of nulls."""
+        return self.load_null_count()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Totals:
     """The statistics of whole files."""
 
     num_records: pa.ChunkedArray
-    tight_bounds: pa.ChunkedArray | None
+    load_tight_bounds: Callable[[], Column]
+
+    @cached_property
+    def tight_bounds(self) -> Column:
+        """Whether the bounds of a file are tight."""
+        return self.load_tight_bounds()
 
 
 class ChunkStatistics:
@@ -97,12 +112,12 @@ class ChunkStatistics:
             leaf: LeafStatistics(
                 _coalesce(parsed.lower, from_text[leaf].lower),
                 _coalesce(parsed.upper, from_text[leaf].upper),
-                _coalesce(parsed.null_count, from_text[leaf].null_count),
+                partial(_coalesce, parsed.null_count, from_text[leaf].null_count),
             )
             for leaf, parsed in found.items()
         }
         num_records = pc.coalesce(totals.num_records, text_totals.num_records)
-        return _Totals(num_records, _coalesce(totals.tight_bounds, text_totals.tight_bounds)), filled
+        return _Totals(num_records, partial(_coalesce, totals.tight_bounds, text_totals.tight_bounds)), filled
 
 
 def _coalesce(first: pa.ChunkedArray | None, second: pa.ChunkedArray | None) -> pa.ChunkedArray | None:
@@ -122,11 +137,13 @@ def _from_struct(chunk: FileChunk, leaves: Sequence[Leaf]) -> tuple[_Totals | No
     for leaf in leaves:
         lower = _parsed_bound(chunk.parsed(("stats_parsed", "minValues", *leaf.path)), leaf.type)
         upper = _parsed_bound(chunk.parsed(("stats_parsed", "maxValues", *leaf.path)), leaf.type)
-        null_count = chunk.parsed(("stats_parsed", "nullCount", *leaf.path))
-        if null_count is not None and not pa.types.is_integer(null_count.type):
-            null_count = None
-        found[leaf] = LeafStatistics(lower, _widen(upper), null_count)
-    return _Totals(num_records, chunk.parsed(("stats_parsed", "tightBounds"))), found
+        found[leaf] = LeafStatistics(lower, _widen(upper), partial(_parsed_count, chunk, leaf))
+    return _Totals(num_records, partial(chunk.parsed, ("stats_parsed", "tightBounds"))), found
+
+
+def _parsed_count(chunk: FileChunk, leaf: Leaf) -> Column:
+    null_count = chunk.parsed(("stats_parsed", "nullCount", *leaf.path))
+    return null_count if null_count is not None and pa.types.is_integer(null_count.type) else None
 
 
 def _parsed_bound(values: pa.ChunkedArray | None, type_: DataType) -> pa.ChunkedArray | None:
@@ -173,10 +190,14 @@ def _from_text(texts: Iterable[pa.Array], leaves: Sequence[Leaf]) -> tuple[_Tota
         types += [comparable_type(leaf.type) or pa.null()] * 2 + [pa.int64()]
     columns = [pa.chunked_array([batch[i] for batch in batches], type=type_) for i, type_ in enumerate(types)]
     found = {
-        leaf: LeafStatistics(columns[at], _widen(columns[at + 1]), columns[at + 2])
+        leaf: LeafStatistics(columns[at], _widen(columns[at + 1]), partial(_same, columns[at + 2]))
         for leaf, at in zip(leaves, range(2, len(columns), 3), strict=True)
     }
-    return _Totals(columns[0], columns[1]), found
+    return _Totals(columns[0], partial(_same, columns[1])), found
+
+
+def _same(column: Column) -> Column:
+    return column
 
 
 def _counts(values: list[int | None]) -> pa.Array:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import CorruptLogError, SchemaError, VersionNotFoundError
 from headwater.features.gate import check_readable
-from headwater.log.changes import ChangeFeed, ChangeFile, read_change_feed
+from headwater.log.changes import ChangeDataError, ChangeFeed, ChangeFile, read_change_feed
 from headwater.log.columns import int32s, int64s, string_maps, strings
 from headwater.log.context import LogContext
 from headwater.log.deletion_vectors import to_bitmap
@@ -24,6 +24,7 @@ from headwater.spark.bitmaps import Bitmaps
 from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.deletion_vectors import VectorReader
 from headwater.spark.failures import remember_scan
+from headwater.spark.functions import is_connect
 from headwater.spark.file_rows import file_uris, hadoop_root, partition_values
 from headwater.spark.scan import relation
 from headwater.spark.time_travel import TimeTravelError, in_zone
@@ -78,6 +79,11 @@ def read_changes(
     Example:
         >>> read_changes(spark, "/data/events", starting_version=3).where("_change_type = 'delete'")  # doctest: +SKIP
     """
+    if is_connect(spark):
+        raise ChangeDataError(
+            f"the change data feed of {path} cannot be read on a Spark Connect session yet: use a classic session "
+            "(hw.spark), or read two versions with hw.read and compare them."
+        )
     ctx = LogContext(store=open_store(path, storage_options), check_readable=check_readable)
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     first = _first_version(ctx, starting_version, starting_timestamp, zone)
