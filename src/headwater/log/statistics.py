@@ -21,11 +21,12 @@ from headwater.log.stats_decoder import Leaf, StatsDecoder, is_bounded
 from headwater.log.values import comparable_type, decimal_array, has_zone, parse_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from headwater.log.file_chunks import FileChunk
     from headwater.log.schema import DataType
 
+_DECODED_TOGETHER = 8_192
 _TIMESTAMP_SLACK_US = 999
 """Timestamps in statistics are cut to milliseconds: the true maximum may be this much later."""
 
@@ -176,7 +177,7 @@ def _from_text(texts: Iterable[pa.Array], leaves: Sequence[Leaf]) -> tuple[_Tota
     """Decode the wanted leaves of many JSON texts, batch by batch."""
     decoder = StatsDecoder(leaves)
     batches: list[list[pa.Array]] = []
-    for text in texts:
+    for text in _slices(texts):
         rows = decoder.decode(text.drop_null() if text.null_count else text)
         arrays = [_counts([row.num_records for row in rows]), build.bools([row.tight_bounds for row in rows])]
         for i, leaf in enumerate(leaves):
@@ -194,6 +195,13 @@ def _from_text(texts: Iterable[pa.Array], leaves: Sequence[Leaf]) -> tuple[_Tota
         for leaf, at in zip(leaves, range(2, len(columns), 3), strict=True)
     }
     return _Totals(columns[0], partial(_same, columns[1])), found
+
+
+def _slices(texts: Iterable[pa.Array]) -> Iterator[pa.Array]:
+    """A few thousand texts at a time: their decoded objects fit memory that is used again, not ever new pages."""
+    for text in texts:
+        for start in range(0, len(text), _DECODED_TOGETHER):
+            yield text.slice(start, _DECODED_TOGETHER)
 
 
 def _same(column: Column) -> Column:
