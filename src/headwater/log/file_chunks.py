@@ -72,6 +72,10 @@ class FileChunk(Protocol):
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of the action (a key of `ADD_COLUMNS` or `REMOVE_COLUMNS`)."""
 
+    @property
+    def has_parsed_statistics(self) -> bool:
+        """Whether statistics are there as columns; otherwise they are decoded from text, under the interpreter lock."""
+
     def text_batches(self, name: str) -> Iterator[pa.Array]:
         """A text column that is used once, in batches, so that memory stays bounded."""
 
@@ -97,6 +101,11 @@ class MemoryChunk:
         if name not in self._columns:
             self._columns[name] = pa.chunked_array([self._build(name)], type=self._types[name])
         return self._columns[name]
+
+    @property
+    def has_parsed_statistics(self) -> bool:
+        """No."""
+        return False
 
     def text_batches(self, name: str) -> Iterator[pa.Array]:
         """A text column, in batches."""
@@ -142,6 +151,11 @@ class ParquetChunk:
         if name in _KEPT:
             self._columns[name] = array
         return array
+
+    @property
+    def has_parsed_statistics(self) -> bool:
+        """Whether the file has `stats_parsed`."""
+        return self._source.has(self._action, "stats_parsed", "numRecords")
 
     def text_batches(self, name: str) -> Iterator[pa.Array]:
         """A text column, in batches."""
@@ -214,6 +228,11 @@ class SubsetChunk:
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of the action."""
         return build.take_ascending(self._chunk.column(name), self._rows)
+
+    @property
+    def has_parsed_statistics(self) -> bool:
+        """As the whole chunk."""
+        return self._chunk.has_parsed_statistics
 
     def text_batches(self, name: str) -> Iterator[pa.Array]:
         """A text column, in batches."""

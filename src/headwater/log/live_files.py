@@ -61,10 +61,20 @@ class LiveFiles:
         if where is not None:
             for column in columns_of(where):
                 resolve(column, self._shape)
-        from_base = each(lambda item: self._base_part(*item, where, columns), list(enumerate(self._base.adds)))
+        # Threads that decode JSON only wait for each other; reading ahead already keeps a second core busy.
+        in_turn = where is not None and not self._decided_by_columns(where)
+        work = map if in_turn else each
+        from_base = work(
+            lambda index: self._base_part(index, self._base.adds[index], where, columns), range(len(self._base.adds))
+        )
         parts = [part for part in (*from_base, self._tail_part(where, columns)) if part is not None]
         schema = pa.schema([(name, ADD_COLUMNS[name]) for name in columns])
         return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def _decided_by_columns(self, where: Expression) -> bool:
+        """Whether no statistics have to be decoded from text."""
+        by_statistics = split_by_partition(where, self._shape)[1]
+        return not by_statistics or all(chunk.has_parsed_statistics for chunk in self._base.adds)
 
     def _base_part(
         self, index: int, chunk: FileChunk, where: Expression | None, columns: Sequence[str]
