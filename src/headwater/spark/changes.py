@@ -24,8 +24,8 @@ from headwater.spark.bitmaps import Bitmaps
 from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.deletion_vectors import VectorReader
 from headwater.spark.failures import remember_scan
-from headwater.spark.functions import is_connect
 from headwater.spark.file_rows import file_uris, hadoop_root, partition_values
+from headwater.spark.functions import is_connect
 from headwater.spark.scan import relation
 from headwater.spark.time_travel import TimeTravelError, in_zone
 from headwater.storage import open_store
