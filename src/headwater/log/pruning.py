@@ -56,7 +56,11 @@ class _Bounds:
     exact: bool
     """The bounds are the one value that all rows have."""
     counts: LeafStatistics | None = None
-    num_records: pa.ChunkedArray | None = None
+
+    @property
+    def num_records(self) -> pa.ChunkedArray | None:
+        """Read only when it is asked for."""
+        return None if self.counts is None else self.counts.num_records
 
     @property
     def null_count(self) -> pa.ChunkedArray | None:
@@ -92,7 +96,7 @@ class ChunkPruner:
             return _Bounds(None, None, exact=False)
         if not operand.is_partition:
             known = self._statistics.leaf(operand.leaf)
-            return _Bounds(known.lower, known.upper, False, known, self._statistics.num_records)
+            return _Bounds(known.lower, known.upper, False, known)
         name = operand.leaf.path[0]
         if name not in self._partitions:
             self._partitions[name] = partition_column(self._chunk, operand.field, name)

@@ -8,7 +8,7 @@ so that a second filter on the same columns costs nothing but its comparisons.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
@@ -34,91 +34,125 @@ _TIMESTAMP_SLACK_US = 999
 Column: TypeAlias = "pa.ChunkedArray | None"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class LeafStatistics:
-    """Bounds and null counts of one leaf over the rows of a chunk; null is "not known"."""
+    """Bounds and null counts of one leaf over the rows of a chunk, read when asked for; null is "not known"."""
 
-    lower: Column
-    upper: Column
-    load_null_count: Callable[[], Column]
-    """Most filters are decided by the bounds alone, and a column less to read is a column less."""
+    source: ChunkStatistics
+    leaf: Leaf
 
-    @cached_property
+    @property
+    def lower(self) -> Column:
+        """No value is less."""
+        return self.source.bounds(self.leaf)[0]
+
+    @property
+    def upper(self) -> Column:
+        """No value is greater."""
+        return self.source.bounds(self.leaf)[1]
+
+    @property
     def null_count(self) -> Column:
         """The number of nulls."""
-        return self.load_null_count()
-
-
-@dataclass(frozen=True)
-class _Totals:
-    """The statistics of whole files."""
-
-    num_records: pa.ChunkedArray
-    load_tight_bounds: Callable[[], Column]
-
-    @cached_property
-    def tight_bounds(self) -> Column:
-        """Whether the bounds of a file are tight."""
-        return self.load_tight_bounds()
-
-
-class ChunkStatistics:
-    """The statistics of one chunk, decoded on demand and kept."""
-
-    def __init__(self, chunk: FileChunk) -> None:
-        self._chunk = chunk
-        self._leaves: dict[Leaf, LeafStatistics] = {}
-        self._totals: _Totals | None = None
-
-    def load(self, leaves: Iterable[Leaf]) -> None:
-        """Make sure that these leaves are decoded, in one pass over the text for all of them."""
-        missing = [leaf for leaf in dict.fromkeys(leaves) if leaf not in self._leaves]
-        if not missing and self._totals is not None:
-            return
-        totals, found = _from_struct(self._chunk, missing)
-        if totals is None:
-            totals, found = _from_text(ahead(self._chunk.text_batches("stats")), missing)
-        else:
-            totals, found = self._filled_from_text(totals, found)
-        self._totals = totals
-        self._leaves.update(found)
-
-    def leaf(self, leaf: Leaf) -> LeafStatistics:
-        """The statistics of a leaf that was loaded."""
-        return self._leaves[leaf]
+        return self.source.null_count(self.leaf)
 
     @property
     def num_records(self) -> pa.ChunkedArray:
         """The physical number of rows in each file."""
-        assert self._totals is not None, "load() comes first"
-        return self._totals.num_records
+        return self.source.num_records
+
+
+class ChunkStatistics:
+    """The statistics of one chunk, decoded on demand and kept.
+
+    Bounds and counts are decoded apart: most filters are decided by the bounds alone.
+    """
+
+    def __init__(self, chunk: FileChunk) -> None:
+        self._chunk = chunk
+        self._wanted: dict[Leaf, None] = {}
+        self._bounds: dict[Leaf, tuple[Column, Column]] = {}
+        self._null_counts: dict[Leaf, Column] = {}
+        self._totals: tuple[pa.ChunkedArray, Column] | None = None
+
+    def load(self, leaves: Iterable[Leaf]) -> None:
+        """These leaves will be asked for: one pass over the text serves all of them."""
+        self._wanted.update(dict.fromkeys(leaves))
+
+    def leaf(self, leaf: Leaf) -> LeafStatistics:
+        """The statistics of a leaf."""
+        self._wanted[leaf] = None
+        return LeafStatistics(self, leaf)
+
+    def bounds(self, leaf: Leaf) -> tuple[Column, Column]:
+        """Lower and upper bounds."""
+        if leaf not in self._bounds:
+            missing = [wanted for wanted in self._wanted if wanted not in self._bounds]
+            self._bounds.update(self._load_bounds(missing))
+        return self._bounds[leaf]
+
+    def null_count(self, leaf: Leaf) -> Column:
+        """Nulls in each file."""
+        if leaf not in self._null_counts:
+            self._load_counts([wanted for wanted in self._wanted if wanted not in self._null_counts])
+        return self._null_counts[leaf]
 
     @property
-    def tight_bounds(self) -> pa.ChunkedArray | None:
-        """Whether the bounds are tight; null (or no column at all) means that they are."""
-        assert self._totals is not None, "load() comes first"
-        return self._totals.tight_bounds
+    def num_records(self) -> pa.ChunkedArray:
+        """The physical number of rows in each file."""
+        return self._known_totals()[0]
 
-    def _filled_from_text(
-        self, totals: _Totals, found: dict[Leaf, LeafStatistics]
-    ) -> tuple[_Totals, dict[Leaf, LeafStatistics]]:
-        """Rows without parsed statistics may still have them as text (a writer that does not parse)."""
-        if not totals.num_records.null_count:
-            return totals, found
-        text = pa.chunked_array(list(self._chunk.text_batches("stats")), type=pa.string())
-        missing = pc.and_(totals.num_records.is_null(), text.is_valid())
-        only_missing = pc.if_else(missing, text, build.strings([None])[0])
-        text_totals, from_text = _from_text(only_missing.chunks, list(found))
-        filled = {
-            leaf: LeafStatistics(
-                _coalesce(parsed.lower, from_text[leaf].lower),
-                _coalesce(parsed.upper, from_text[leaf].upper),
-                partial(_coalesce, parsed.null_count, from_text[leaf].null_count),
-            )
-            for leaf, parsed in found.items()
+    @property
+    def tight_bounds(self) -> Column:
+        """Whether the bounds are tight; null (or no column at all) means that they are."""
+        return self._known_totals()[1]
+
+    def _known_totals(self) -> tuple[pa.ChunkedArray, Column]:
+        if self._totals is None:
+            self._load_counts([])
+        assert self._totals is not None, "just loaded"
+        return self._totals
+
+    def _load_bounds(self, leaves: Sequence[Leaf]) -> dict[Leaf, tuple[Column, Column]]:
+        if self._parsed_records is None:
+            return _text_bounds(ahead(self._chunk.text_batches("stats")), leaves)
+        parsed = {leaf: _parsed_bounds(self._chunk, leaf) for leaf in leaves}
+        if self._rest_as_text is None:
+            return parsed
+        rest = _text_bounds(self._rest_as_text, leaves)
+        return {
+            leaf: (_coalesce(lower, rest[leaf][0]), _coalesce(upper, rest[leaf][1]))
+            for leaf, (lower, upper) in parsed.items()
         }
-        num_records = pc.coalesce(totals.num_records, text_totals.num_records)
-        return _Totals(num_records, partial(_coalesce, totals.tight_bounds, text_totals.tight_bounds)), filled
+
+    def _load_counts(self, leaves: Sequence[Leaf]) -> None:
+        records = self._parsed_records
+        if records is None:
+            totals, counts = _text_counts(ahead(self._chunk.text_batches("stats")), leaves)
+        else:
+            totals = records, self._chunk.parsed(("stats_parsed", "tightBounds"))
+            counts = {leaf: _parsed_count(self._chunk, leaf) for leaf in leaves}
+            if self._rest_as_text is not None:
+                rest_totals, rest = _text_counts(self._rest_as_text, leaves)
+                totals = pc.coalesce(records, rest_totals[0]), _coalesce(totals[1], rest_totals[1])
+                counts = {leaf: _coalesce(count, rest[leaf]) for leaf, count in counts.items()}
+        self._totals = totals
+        self._null_counts.update(counts)
+
+    @cached_property
+    def _parsed_records(self) -> Column:
+        return self._chunk.parsed(("stats_parsed", "numRecords"))
+
+    @cached_property
+    def _rest_as_text(self) -> list[pa.Array] | None:
+        """The texts of rows without parsed statistics: some writers do not parse. None when all are parsed."""
+        records = self._parsed_records
+        if records is None or not records.null_count:
+            return None
+        text = pa.chunked_array(list(self._chunk.text_batches("stats")), type=pa.string())
+        missing = pc.and_(records.is_null(), text.is_valid())
+        only_missing: list[pa.Array] = pc.if_else(missing, text, build.strings([None])[0]).chunks
+        return only_missing
 
 
 def _coalesce(first: pa.ChunkedArray | None, second: pa.ChunkedArray | None) -> pa.ChunkedArray | None:
@@ -130,16 +164,10 @@ def _coalesce(first: pa.ChunkedArray | None, second: pa.ChunkedArray | None) -> 
 # --- struct statistics -----------------------------------------------------------------------------
 
 
-def _from_struct(chunk: FileChunk, leaves: Sequence[Leaf]) -> tuple[_Totals | None, dict[Leaf, LeafStatistics]]:
-    num_records = chunk.parsed(("stats_parsed", "numRecords"))
-    if num_records is None:
-        return None, {}
-    found = {}
-    for leaf in leaves:
-        lower = _parsed_bound(chunk.parsed(("stats_parsed", "minValues", *leaf.path)), leaf.type)
-        upper = _parsed_bound(chunk.parsed(("stats_parsed", "maxValues", *leaf.path)), leaf.type)
-        found[leaf] = LeafStatistics(lower, _widen(upper), partial(_parsed_count, chunk, leaf))
-    return _Totals(num_records, partial(chunk.parsed, ("stats_parsed", "tightBounds"))), found
+def _parsed_bounds(chunk: FileChunk, leaf: Leaf) -> tuple[Column, Column]:
+    lower = _parsed_bound(chunk.parsed(("stats_parsed", "minValues", *leaf.path)), leaf.type)
+    upper = _parsed_bound(chunk.parsed(("stats_parsed", "maxValues", *leaf.path)), leaf.type)
+    return lower, _widen(upper)
 
 
 def _parsed_count(chunk: FileChunk, leaf: Leaf) -> Column:
@@ -173,28 +201,47 @@ def _widen(upper: pa.ChunkedArray | None) -> pa.ChunkedArray | None:
 # --- statistics as JSON text ------------------------------------------------------------------------
 
 
-def _from_text(texts: Iterable[pa.Array], leaves: Sequence[Leaf]) -> tuple[_Totals, dict[Leaf, LeafStatistics]]:
-    """Decode the wanted leaves of many JSON texts, batch by batch."""
-    decoder = StatsDecoder(leaves)
+def _text_bounds(texts: Iterable[pa.Array], leaves: Sequence[Leaf]) -> dict[Leaf, tuple[Column, Column]]:
+    """Decode the bounds of the wanted leaves out of many JSON texts, batch by batch."""
+    decoder = StatsDecoder(leaves, "bounds")
+
+    def arrays(rows: list[Any]) -> Iterator[pa.Array]:
+        for i, leaf in enumerate(leaves):
+            yield _bounds(decoder.values(rows, "min_values", i), leaf.type, upper=False)
+            yield _bounds(decoder.values(rows, "max_values", i), leaf.type, upper=True)
+
+    types = [comparable_type(leaf.type) or pa.null() for leaf in leaves for _ in range(2)]
+    columns = _decoded(decoder, texts, arrays, types)
+    return {leaf: (columns[2 * i], _widen(columns[2 * i + 1])) for i, leaf in enumerate(leaves)}
+
+
+def _text_counts(
+    texts: Iterable[pa.Array], leaves: Sequence[Leaf]
+) -> tuple[tuple[pa.ChunkedArray, Column], dict[Leaf, Column]]:
+    """Decode row counts, tightness, and the null counts of the wanted leaves."""
+    decoder = StatsDecoder(leaves, "counts")
+
+    def arrays(rows: list[Any]) -> Iterator[pa.Array]:
+        yield _counts([row.num_records for row in rows])
+        yield build.bools([row.tight_bounds for row in rows])
+        for i in range(len(leaves)):
+            yield _counts(decoder.values(rows, "null_count", i))
+
+    columns = _decoded(decoder, texts, arrays, [pa.int64(), pa.bool_(), *[pa.int64()] * len(leaves)])
+    return (columns[0], columns[1]), dict(zip(leaves, columns[2:], strict=True))
+
+
+def _decoded(
+    decoder: StatsDecoder,
+    texts: Iterable[pa.Array],
+    arrays: Callable[[list[Any]], Iterable[pa.Array]],
+    types: Sequence[pa.DataType],
+) -> list[pa.ChunkedArray]:
     batches: list[list[pa.Array]] = []
     for text in _slices(texts):
-        rows = decoder.decode(text.drop_null() if text.null_count else text)
-        arrays = [_counts([row.num_records for row in rows]), build.bools([row.tight_bounds for row in rows])]
-        for i, leaf in enumerate(leaves):
-            arrays.append(_bounds(decoder.values(rows, "min_values", i), leaf.type, upper=False))
-            arrays.append(_bounds(decoder.values(rows, "max_values", i), leaf.type, upper=True))
-            arrays.append(_counts(decoder.values(rows, "null_count", i)))
-        valid = text.is_valid()
-        batches.append([build.spread(array, valid) for array in arrays] if text.null_count else arrays)
-    types = [pa.int64(), pa.bool_()]
-    for leaf in leaves:
-        types += [comparable_type(leaf.type) or pa.null()] * 2 + [pa.int64()]
-    columns = [pa.chunked_array([batch[i] for batch in batches], type=type_) for i, type_ in enumerate(types)]
-    found = {
-        leaf: LeafStatistics(columns[at], _widen(columns[at + 1]), partial(_same, columns[at + 2]))
-        for leaf, at in zip(leaves, range(2, len(columns), 3), strict=True)
-    }
-    return _Totals(columns[0], partial(_same, columns[1])), found
+        found = list(arrays(decoder.decode(text.drop_null() if text.null_count else text)))
+        batches.append([build.spread(array, text.is_valid()) for array in found] if text.null_count else found)
+    return [pa.chunked_array([batch[i] for batch in batches], type=type_) for i, type_ in enumerate(types)]
 
 
 def _slices(texts: Iterable[pa.Array]) -> Iterator[pa.Array]:
@@ -202,10 +249,6 @@ def _slices(texts: Iterable[pa.Array]) -> Iterator[pa.Array]:
     for text in texts:
         for start in range(0, len(text), _DECODED_TOGETHER):
             yield text.slice(start, _DECODED_TOGETHER)
-
-
-def _same(column: Column) -> Column:
-    return column
 
 
 def _counts(values: list[int | None]) -> pa.Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import msgspec
 import pyarrow as pa
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from headwater.log.schema import DataType
 
 _NEWLINE = build.strings(["\n"])[0]
+_PARTS = {"bounds": {"minValues": "min_values", "maxValues": "max_values"}, "counts": {"nullCount": "null_count"}}
+"""The objects in the text that hold a value for each leaf, and their names here."""
 
 
 class Leaf(NamedTuple):
@@ -39,17 +41,15 @@ class StatsDecoder:
     leniently, alone; what it says about other leaves still counts.
     """
 
-    def __init__(self, leaves: Sequence[Leaf]) -> None:
+    def __init__(self, leaves: Sequence[Leaf], content: Literal["bounds", "counts"]) -> None:
         self._leaves = leaves
-        bounds = _nested_struct("Bounds", {leaf.path: _json_type(leaf.type) for leaf in leaves})
-        counts = _nested_struct("Counts", {leaf.path: int for leaf in leaves})
-        fields: list[tuple[str, Any, Any]] = [
-            ("num_records", int | None, None),
-            ("tight_bounds", bool | None, None),
-            ("min_values", bounds | None, bounds()),
-            ("max_values", bounds | None, bounds()),
-            ("null_count", counts | None, counts()),
-        ]
+        self._types = {leaf.path: _json_type(leaf.type) if content == "bounds" else int for leaf in leaves}
+        nested = _nested_struct("Values", self._types)
+        self._parts = _PARTS[content]
+        fields: list[tuple[str, Any, Any]] = [(name, nested | None, nested()) for name in self._parts.values()]
+        if content == "counts":
+            fields = [("num_records", int | None, None), *fields, ("tight_bounds", bool | None, None)]
+        self._has_totals = content == "counts"
         self._type = msgspec.defstruct("Stats", fields, rename="camel", frozen=True, gc=False)
         self._strict = msgspec.json.Decoder(self._type)
         self._lenient = msgspec.json.Decoder()
@@ -88,21 +88,19 @@ class StatsDecoder:
 
     def _salvage(self, raw: dict[str, Any]) -> Any:
         """Leaf by leaf: what fits is taken, what does not is not known."""
-        tight = raw.get("tightBounds")
-        records = raw.get("numRecords")
-        kept: dict[str, Any] = {
-            "numRecords": records if type(records) is int else None,
-            "tightBounds": tight if isinstance(tight, bool) else None,
-        }
-        for part in ("minValues", "maxValues", "nullCount"):
+        kept: dict[str, Any] = {}
+        if self._has_totals:
+            records, tight = raw.get("numRecords"), raw.get("tightBounds")
+            kept["numRecords"] = records if type(records) is int else None
+            kept["tightBounds"] = tight if isinstance(tight, bool) else None
+        for part in self._parts:
             kept[part] = {}
             for leaf in self._leaves:
-                type_ = int if part == "nullCount" else _json_type(leaf.type)
                 value = raw.get(part)
                 for name in leaf.path:
                     value = value.get(name) if isinstance(value, dict) else None
                 try:
-                    value = msgspec.convert(value, type_ | None, strict=True)
+                    value = msgspec.convert(value, self._types[leaf.path] | None, strict=True)
                 except (msgspec.ValidationError, ValueError):
                     continue
                 inner = kept[part]
