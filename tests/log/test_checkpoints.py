@@ -159,6 +159,18 @@ def test_a_checkpoint_without_protocol_or_metadata_is_an_error_even_if_commits_h
         open_table(store)
 
 
+@pytest.mark.parametrize("name", ["protocol", "metaData"])
+def test_such_a_checkpoint_is_not_believed_about_files_either(put_checkpoint: Writer, name: str) -> None:
+    """The commits after it have both, so that the table can be opened without looking for them in the checkpoint."""
+    store = DictStore()
+    put_checkpoint(store, 2, [a for a in checkpoint_actions(STATE) if name not in a])
+    put_commit(store, 3, *HISTORY[0][:2])
+    snapshot = open_table(store)
+    for ask in (snapshot.files, snapshot.tombstones, lambda: snapshot.num_files, lambda: snapshot.app_transactions):
+        with pytest.raises(CorruptLogError, match=f"no {name} action"):
+            ask()
+
+
 @pytest.mark.parametrize(
     ("name", "other"),
     [

@@ -174,6 +174,7 @@ class Checkpoint:
         from headwater.log.file_chunks import ADD_COLUMNS, REMOVE_COLUMNS, MemoryChunk, ParquetChunk
 
         types = ADD_COLUMNS if action == "add" else REMOVE_COLUMNS
+        _ = self._essentials  # later commits may have had both; without its own, this is no checkpoint to believe
         sources = self._sidecars()
         if sources and self._has_own_files():
             raise CorruptLogError(

@@ -181,18 +181,10 @@ class ParquetObject:
             statistics = column.statistics
             return statistics is not None and statistics.has_null_count and statistics.null_count == column.num_values
 
-    def read(self, column: str, group: int) -> pa.ChunkedArray:
-        """A top-level column, or the nested one of a dotted path, of one row group.
-
-        A path below a struct comes as that struct with only the nested column in it. In chunks: one large array
-        would be grown by copying, which costs more than decoding it.
-        """
-        chunks = [batch.column(0) for batch in self.batches([column], [group])]
-        return pa.chunked_array(chunks)
-
     def batches(self, columns: Sequence[str], groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        """Like `read` for several columns, batch by batch: for what is used once, in bounded memory.
+        """Columns of some row groups, batch by batch: one large array would be grown by copying.
 
+        A dotted path below a struct comes as that struct with only the nested column in it.
         Damage that the decoder does not notice is looked for: text that is not UTF-8, rows that are missing.
         """
         rows_left = sum(self.metadata.row_group(group).num_rows for group in groups)
