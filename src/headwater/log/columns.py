@@ -63,8 +63,12 @@ def _variable(values: Sequence[bytes | None], small: pa.DataType, large: pa.Data
 
 def int64s(values: Sequence[int | None], type_: pa.DataType | None = None) -> pa.Array:
     """An `int64` array, or one of another 64-bit type (timestamps)."""
-    validity, null_count = _validity(values)
-    data = array("q", _filled(values, 0) if null_count else cast("Sequence[int]", values))
+    validity, null_count = None, 0
+    try:
+        data = array("q", cast("Sequence[int]", values))
+    except TypeError:  # there are nulls; to look for them first would cost as much again
+        validity, null_count = _validity(values)
+        data = array("q", _filled(values, 0))
     return pa.Array.from_buffers(type_ or pa.int64(), len(values), [validity, pa.py_buffer(data)], null_count)
 
 
@@ -118,6 +122,7 @@ TRUE = bools([True])[0]
 FALSE = bools([False])[0]
 ZERO = int64s([0])[0]
 ONE = int64s([1])[0]
+ONE32 = int32s([1])[0]
 EMPTY = strings([""])[0]
 
 
@@ -134,16 +139,25 @@ def take_ascending(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
 
     Arrow's own `take` on several chunks joins them first, which for text costs more than everything else.
     """
-    import pyarrow.compute as pc
-
     if column.num_chunks <= 1:
         return column.take(rows)
-    numbers = memoryview(rows.buffers()[1])[rows.offset * 8 :].cast("Q")[: len(rows)]
-    parts, start, first = [], 0, 0
+    taken, first, last = [], 0, 0
     for part in column.chunks:
-        last = bisect_left(numbers, start + len(part), lo=first)
-        if last > first:
-            local = pc.subtract(rows.slice(first, last - first), int64s([start])[0].cast(pa.uint64()))
-            parts.append(part.take(local))
-        start, first = start + len(part), last
-    return pa.chunked_array(parts, type=column.type)
+        start, last = last, last + len(part)
+        some, first = numbers_between(rows, first, start, last)
+        if len(some):
+            taken.append(part.take(some))
+    return pa.chunked_array(taken, type=column.type)
+
+
+def numbers_between(numbers: pa.Array, first: int, start: int, end: int) -> tuple[pa.Array, int]:
+    """Of ascending numbers (`uint64`), those from position `first` on that are below `end`, counted from `start`;
+    and the position after them.
+    """
+    import pyarrow.compute as pc
+
+    if first == len(numbers):
+        return numbers.slice(0, 0), first
+    values = memoryview(numbers.buffers()[1])[numbers.offset * 8 :].cast("Q")[: len(numbers)]
+    last = bisect_left(values, end, lo=first)
+    return pc.subtract(numbers.slice(first, last - first), int64s([start])[0].cast(pa.uint64())), last

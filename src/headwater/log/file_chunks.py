@@ -6,19 +6,24 @@ JSON text are not.
 
 from __future__ import annotations
 
+from collections import Counter
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.log import columns as build
+from headwater.log.map_lookup import only_values, values_of_key
+from headwater.log.parquet import BATCH_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from headwater.log.actions import Add, DeletionVector, Remove
     from headwater.log.parquet import ParquetObject
+
+_Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 
 _STRING_MAP = pa.map_(pa.string(), pa.string())
 
@@ -59,6 +64,12 @@ REMOVE_COLUMNS: dict[str, pa.DataType] = {
 }
 
 _AT = build.strings(["@"])[0]
+_TEXT_ROWS = 16_384
+"""Texts that are read together while the ones before are decoded: with fewer, the two threads hinder each other."""
+_SMALL_ROWS = 131_072
+"""A row group up to this size is kept, column by column, when it is first read."""
+_PASSES = 2
+"""How often a few rows are picked out of a column before the whole of it is kept."""
 _KEPT = frozenset({"path", "size", "dataChange", "deletionVector", "deletionTimestamp"})
 
 
@@ -71,6 +82,12 @@ class FileChunk(Protocol):
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of the action (a key of `ADD_COLUMNS` or `REMOVE_COLUMNS`)."""
+
+    def rows(self, name: str, numbers: pa.Array) -> pa.ChunkedArray:
+        """Some rows of a column, by ascending row numbers."""
+
+    def map_values(self, name: str, key: str) -> pa.ChunkedArray:
+        """The values of one key in a column of maps, null where it is absent."""
 
     @property
     def has_parsed_statistics(self) -> bool:
@@ -101,6 +118,14 @@ class MemoryChunk:
         if name not in self._columns:
             self._columns[name] = pa.chunked_array([self._build(name)], type=self._types[name])
         return self._columns[name]
+
+    def rows(self, name: str, numbers: pa.Array) -> pa.ChunkedArray:
+        """Some rows of a column."""
+        return self.column(name).take(numbers)
+
+    def map_values(self, name: str, key: str) -> pa.ChunkedArray:
+        """The values of one key in a column of maps."""
+        return _values_of_key(self.column(name), key)
 
     @property
     def has_parsed_statistics(self) -> bool:
@@ -135,6 +160,7 @@ class ParquetChunk:
     def __init__(self, source: ParquetObject, group: int, action: str, types: dict[str, pa.DataType]) -> None:
         self._source, self._group, self._action, self._types = source, group, action, types
         self._columns: dict[str, pa.ChunkedArray] = {}
+        self._passes: Counter[str] = Counter()
 
     @property
     def num_rows(self) -> int:
@@ -152,6 +178,38 @@ class ParquetChunk:
             self._columns[name] = array
         return array
 
+    def rows(self, name: str, numbers: pa.Array) -> pa.ChunkedArray:
+        """Some rows of a column, picked while it passes by in batches.
+
+        A whole column of text is memory that nobody has touched yet, and touching it can cost more than decoding.
+        A column that is asked for again and again is kept.
+        """
+        made_of_others = name in ("deletionVector", "stats") or not self._source.has(self._action, name)
+        kept = name in self._columns or (name in _KEPT and (self._is_small or self._passes[name] == _PASSES))
+        if made_of_others or kept:
+            return build.take_ascending(self.column(name), numbers)
+        self._passes[name] += 1
+        type_ = self._types[name]
+        taken, first, last = [], 0, 0
+        for values, valid in self._passing((name,), validate=False):
+            start, last = last, last + (len(values) if valid is None else valid.true_count)
+            some, first = build.numbers_between(numbers, first, start, last)
+            if len(some):
+                places = some if valid is None else pc.indices_nonzero(valid).take(some)
+                taken.append(self._source.validated(_cast(values.take(places), type_)))
+        return pa.chunked_array(taken, type=type_)
+
+    def map_values(self, name: str, key: str) -> pa.ChunkedArray:
+        """The values of one key in a column of maps; the maps themselves are not kept."""
+        if not self._source.has(self._action, name):
+            return _nulls(pa.string(), self._count())
+        if self._source.only_value(self._group, f"{self._action}.{name}.key_value.key") == key:
+            passing = self._passing((name,), below=".key_value.value")
+            found = [only_values(maps, valid) for maps, valid in passing]
+        else:
+            found = [_of_actions(values_of_key(maps, key), valid) for maps, valid in self._passing((name,))]
+        return pa.chunked_array(found, type=pa.string())
+
     @property
     def has_parsed_statistics(self) -> bool:
         """Whether the file has `stats_parsed`."""
@@ -162,7 +220,7 @@ class ParquetChunk:
         if not self._source.has(self._action, name):
             yield pa.nulls(self.num_rows, pa.string())
             return
-        for values in self._batches((name,)):
+        for values in self._batches((name,), _TEXT_ROWS):
             yield values.cast(pa.string())
 
     def parsed(self, path: tuple[str, ...]) -> pa.ChunkedArray | None:
@@ -177,21 +235,32 @@ class ParquetChunk:
         array = _nulls(type_, self._count()) if leaf is None else _cast(leaf, type_)
         return self._with_parsed_statistics(array) if name == "stats" else array
 
+    @property
+    def _is_small(self) -> bool:
+        return bool(self._source.metadata.row_group(self._group).num_rows <= _SMALL_ROWS)
+
     def _count(self) -> int:
         """Number of rows, for a column that the file does not have."""
         return len(self.column("path")) if "dataChange" not in self._columns else self.num_rows
 
-    def _batches(self, path: tuple[str, ...]) -> Iterator[pa.Array]:
-        """A (nested) field of the actions, batch by batch.
+    def _batches(self, path: tuple[str, ...], batch_rows: int = BATCH_ROWS) -> Iterator[pa.Array]:
+        """A (nested) field of the actions, batch by batch."""
+        for values, valid in self._passing(path, batch_rows):
+            yield _of_actions(values, valid)
 
-        Rows of other actions go while a batch is small: gathering them out of a whole column later would need
-        that much memory again.
+    def _passing(
+        self, path: tuple[str, ...], batch_rows: int = BATCH_ROWS, *, below: str = "", validate: bool = True
+    ) -> Iterator[tuple[pa.Array, pa.Array | None]]:
+        """A (nested) field of all rows, batch by batch, and which of them are of this action (None: all).
+
+        `below` names the one leaf of a map that is read.
         """
-        for batch in self._source.batches([".".join((self._action, *path))], [self._group]):
+        leaf_name = ".".join((self._action, *path)) + below
+        for batch in self._source.batches([leaf_name], [self._group], batch_rows, validate=validate):
             actions = leaf = batch.column(0)
             for part in path:
                 leaf = _child(leaf, part)
-            yield leaf.filter(actions.is_valid()) if actions.null_count else leaf
+            yield leaf, actions.is_valid() if actions.null_count else None
 
     def _leaf(self, path: tuple[str, ...]) -> pa.ChunkedArray | None:
         return pa.chunked_array(list(self._batches(path))) if self._source.has(self._action, *path) else None
@@ -215,19 +284,30 @@ class ParquetChunk:
 
 
 class SubsetChunk:
-    """Some rows of another chunk: what a first, cheaper filter left over."""
+    """Some rows of another chunk: what a first, cheaper filter left over. Its columns are small, and kept."""
 
-    def __init__(self, chunk: FileChunk, rows: pa.Array) -> None:
-        self._chunk, self._rows = chunk, rows
+    def __init__(self, chunk: FileChunk, numbers: pa.Array) -> None:
+        self._chunk, self._numbers = chunk, numbers
+        self._columns: dict[str, pa.ChunkedArray] = {}
 
     @property
     def num_rows(self) -> int:
         """Number of rows."""
-        return len(self._rows)
+        return len(self._numbers)
 
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of the action."""
-        return build.take_ascending(self._chunk.column(name), self._rows)
+        if name not in self._columns:
+            self._columns[name] = self._chunk.rows(name, self._numbers)
+        return self._columns[name]
+
+    def rows(self, name: str, numbers: pa.Array) -> pa.ChunkedArray:
+        """Some rows of a column."""
+        return self.column(name).take(numbers)
+
+    def map_values(self, name: str, key: str) -> pa.ChunkedArray:
+        """The values of one key in a column of maps."""
+        return _values_of_key(self.column(name), key)
 
     @property
     def has_parsed_statistics(self) -> bool:
@@ -241,7 +321,18 @@ class SubsetChunk:
     def parsed(self, path: tuple[str, ...]) -> pa.ChunkedArray | None:
         """A leaf below `stats_parsed` or `partitionValues_parsed`."""
         whole = self._chunk.parsed(path)
-        return None if whole is None else build.take_ascending(whole, self._rows)
+        return None if whole is None else build.take_ascending(whole, self._numbers)
+
+
+def _of_actions(values: pa.Array, valid: pa.Array | None) -> pa.Array:
+    """Without the rows of other actions. They go while a batch is small: gathering them out of a whole column later
+    would need that much memory again.
+    """
+    return values if valid is None else values.filter(valid)
+
+
+def _values_of_key(maps: pa.ChunkedArray, key: str) -> pa.ChunkedArray:
+    return pa.chunked_array([values_of_key(chunk, key) for chunk in maps.chunks], type=pa.string())
 
 
 def unique_ids(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -281,7 +372,7 @@ def _child(values: pa.StructArray, name: str) -> pa.Array:
     return pc.struct_field(values, [values.type.get_field_index(name)])
 
 
-def _cast(array: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+def _cast(array: _Values, type_: pa.DataType) -> _Values:
     return array if array.type == type_ else array.cast(type_)
 
 

@@ -18,7 +18,7 @@ from headwater.log.expressions import and_, columns_of
 from headwater.log.file_chunks import ADD_COLUMNS, REMOVE_COLUMNS, MemoryChunk, SubsetChunk, unique_ids
 from headwater.log.operands import resolve, split_by_partition
 from headwater.log.paths import canonical_array
-from headwater.log.prefetch import each
+from headwater.log.prefetch import each, each_in_two_steps
 from headwater.log.pruning import ChunkPruner
 
 if TYPE_CHECKING:
@@ -61,12 +61,19 @@ class LiveFiles:
         if where is not None:
             for column in columns_of(where):
                 resolve(column, self._shape)
-        # Threads that decode JSON only wait for each other; reading ahead already keeps a second core busy.
-        in_turn = where is not None and not self._decided_by_columns(where)
-        work = map if in_turn else each
-        from_base = work(
-            lambda index: self._base_part(index, self._base.adds[index], where, columns), range(len(self._base.adds))
-        )
+        indexes = range(len(self._base.adds))
+        if where is None:
+            from_base = each(lambda index: self._all_of(index, columns), indexes)
+        elif self._decided_by_columns(where):
+            from_base = each_in_two_steps(
+                lambda index: self._base_candidates(index, where),
+                lambda index, rows: self._some_of(index, rows, columns),
+                indexes,
+            )
+        else:
+            # Threads that decode JSON only wait for each other; reading ahead already keeps a second core busy.
+            candidates = [self._base_candidates(index, where) for index in indexes]
+            from_base = each(lambda index: self._some_of(index, candidates[index], columns), indexes)
         parts = [part for part in (*from_base, self._tail_part(where, columns)) if part is not None]
         schema = pa.schema([(name, ADD_COLUMNS[name]) for name in columns])
         return pa.concat_tables(parts) if parts else schema.empty_table()
@@ -76,15 +83,23 @@ class LiveFiles:
         by_statistics = split_by_partition(where, self._shape)[1]
         return not by_statistics or all(chunk.has_parsed_statistics for chunk in self._base.adds)
 
-    def _base_part(
-        self, index: int, chunk: FileChunk, where: Expression | None, columns: Sequence[str]
-    ) -> pa.Table | None:
-        """What one chunk of the checkpoint contributes."""
-        if where is None:
-            return _gather(chunk, self._live_mask(index, chunk), columns)
-        candidates = self._candidates(self._base.pruner(index, self._shape), chunk, where)
-        rows = self._live_rows(index, chunk, candidates)
-        return _gather(chunk, rows, columns) if len(rows) else None
+    def _all_of(self, index: int, columns: Sequence[str]) -> pa.Table:
+        """The live files of one chunk of the checkpoint."""
+        chunk = self._base.adds[index]
+        return _gather(chunk, self._live_mask(index, chunk), columns)
+
+    def _base_candidates(self, index: int, where: Expression) -> pa.Array:
+        return self._candidates(self._base.pruner(index, self._shape), self._base.adds[index], where)
+
+    def _some_of(self, index: int, rows: pa.Array, columns: Sequence[str]) -> pa.Table | None:
+        """Of some candidate rows of one chunk of the checkpoint, the live files."""
+        chunk = self._base.adds[index]
+        if not len(rows):
+            return None
+        if index in self._masks or len(rows) * _FEW >= chunk.num_rows:
+            return _gather(chunk, rows.filter(self._live_mask(index, chunk).take(rows)), columns)
+        few = SubsetChunk(chunk, rows)
+        return _gather(few, self._replaced.mask(few), columns)
 
     def _tail_part(self, where: Expression | None, columns: Sequence[str]) -> pa.Table | None:
         """What the commits after the checkpoint contribute."""
@@ -121,14 +136,6 @@ class LiveFiles:
             self._masks[index] = self._replaced.mask(chunk)
         return self._masks[index]
 
-    def _live_rows(self, index: int, chunk: FileChunk, rows: pa.Array) -> pa.Array:
-        """Of some candidate rows, those that are live."""
-        if not len(rows):
-            return rows
-        if index in self._masks or len(rows) * _FEW >= chunk.num_rows:
-            return rows.filter(self._live_mask(index, chunk).take(rows))
-        return rows.filter(self._replaced.mask(SubsetChunk(chunk, rows)))
-
 
 class _ReplacedFiles:
     """The keys of the tail: rows of a checkpoint under one of them no longer count."""
@@ -152,7 +159,7 @@ class _ReplacedFiles:
         if not len(rows):
             return live
         # The path is known to the tail; whether the logical file is depends on its deletion vector too.
-        vectors = unique_ids(build.take_ascending(chunk.column("deletionVector"), rows)).cast(pa.binary())
+        vectors = unique_ids(chunk.rows("deletionVector", rows)).cast(pa.binary())
         full = pc.binary_join_element_wise(build.take_ascending(keys, rows), vectors, _SEPARATOR)
         replaced = pc.is_in(full, value_set=self._keys)
         return pc.replace_with_mask(live, hits, pc.invert(replaced).combine_chunks())
@@ -164,19 +171,19 @@ def _rows(mask: pa.ChunkedArray) -> pa.Array:
 
 
 def _gather(chunk: FileChunk, selection: pa.Array | None, columns: Sequence[str]) -> pa.Table:
-    arrays = {name: _select(chunk.column(name), selection) for name in columns}
-    return pa.table(arrays)
+    """Columns of the rows that a mask, or their ascending numbers, select."""
+    if selection is not None and not pa.types.is_boolean(selection.type):
+        return pa.table({name: chunk.rows(name, selection) for name in columns})
+    return pa.table({name: _masked(chunk.column(name), selection) for name in columns})
 
 
-def _select(column: pa.ChunkedArray, selection: pa.Array | None) -> pa.ChunkedArray:
-    if selection is None:
+def _masked(column: pa.ChunkedArray, mask: pa.Array | None) -> pa.ChunkedArray:
+    if mask is None:
         return column
-    if not pa.types.is_boolean(selection.type):
-        return build.take_ascending(column, selection)
     # Chunk by chunk: one pass for all would gather large strings in one piece, which costs several times more.
     parts, start = [], 0
     for part in column.chunks:
-        mask = selection.slice(start, len(part))
-        parts.append(part if mask.true_count == len(part) else part.filter(mask))
+        some = mask.slice(start, len(part))
+        parts.append(part if some.true_count == len(part) else part.filter(some))
         start += len(part)
     return pa.chunked_array(parts, type=column.type)

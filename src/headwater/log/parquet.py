@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from headwater.storage.base import ObjectMeta, ObjectStore
 
 
-_BATCH_ROWS = 65_536
+BATCH_ROWS = 16_384
+_LOCAL_BUFFER_BYTES = 1 << 20
+"""Column chunks are read piece by piece into memory that is used again; whole, each would need new memory."""
 
 
 class _RangeReader(io.RawIOBase):
@@ -81,6 +83,7 @@ class ParquetObject:
             source,
             metadata=metadata,
             pre_buffer=remote,
+            buffer_size=0 if remote else _LOCAL_BUFFER_BYTES,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
         )
@@ -181,18 +184,36 @@ class ParquetObject:
             statistics = column.statistics
             return statistics is not None and statistics.has_null_count and statistics.null_count == column.num_values
 
-    def batches(self, columns: Sequence[str], groups: Sequence[int]) -> Iterator[pa.RecordBatch]:
+    def only_value(self, group: int, leaf: str) -> str | None:
+        """The text that all values of a leaf in a row group are equal to, where the footer says so."""
+        index = self._leaves.get(leaf)
+        with self._named_errors():
+            statistics = None if index is None else self.metadata.row_group(group).column(index).statistics
+            if statistics is None or not statistics.has_min_max or statistics.min != statistics.max:
+                return None
+            return statistics.min if isinstance(statistics.min, str) else None
+
+    def validated(self, values: pa.Array) -> pa.Array:
+        """The same values, if they are sound."""
+        with self._named_errors():
+            values.validate(full=True)
+        return values
+
+    def batches(
+        self, columns: Sequence[str], groups: Sequence[int], batch_rows: int = BATCH_ROWS, *, validate: bool = True
+    ) -> Iterator[pa.RecordBatch]:
         """Columns of some row groups, batch by batch: one large array would be grown by copying.
 
         A dotted path below a struct comes as that struct with only the nested column in it.
-        Damage that the decoder does not notice is looked for: text that is not UTF-8, rows that are missing.
+        Damage that the decoder does not notice is looked for: text that is not UTF-8 (unless the caller will look at
+        the few values that it picks), rows that are missing.
         """
         rows_left = sum(self.metadata.row_group(group).num_rows for group in groups)
         with self._named_errors():
             for batch in self._of_this_thread().iter_batches(
-                _BATCH_ROWS, row_groups=list(groups), columns=list(columns), use_threads=False
+                batch_rows, row_groups=list(groups), columns=list(columns), use_threads=False
             ):
-                batch.validate(full=True)
+                batch.validate(full=validate)
                 rows_left -= batch.num_rows
                 yield batch
         if rows_left:

@@ -29,7 +29,7 @@ def partition_column(chunk: FileChunk, field: StructField, physical: str) -> pa.
     # Text is the truth: a parsed column of another type (the table changed since) is not used.
     if parsed is not None and parsed.type == target and not pa.types.is_string(target):
         return parsed
-    text = partition_text(chunk.column("partitionValues"), physical)
+    text = chunk.map_values("partitionValues", physical)
     # Few distinct values stand for many files: parse each once.
     return pa.chunked_array([_typed(part, field) for part in text.chunks], type=target)
 
@@ -45,43 +45,3 @@ def _typed(text: pa.Array, field: StructField) -> pa.Array:
             f"a partition value of column {field.name!r} is not a valid {field.type}: {error}. "
             "The partitionValues of some add action in the log are damaged."
         ) from error
-
-
-def partition_text(values: pa.ChunkedArray, physical: str) -> pa.ChunkedArray:
-    """The text of one partition column out of the `partitionValues` maps; null where the key is absent."""
-    return pa.chunked_array([_lookup(chunk, physical) for chunk in values.chunks] or [pa.nulls(0, pa.string())])
-
-
-def _lookup(maps: pa.MapArray, physical: str) -> pa.Array:
-    """The value of one key. Maps of a table nearly always have the same keys in the same order: then the flat
-    items array, taken with a stride, is two orders of magnitude faster than a lookup in each map.
-    """
-    count = len(maps) - maps.null_count
-    keys = maps.keys
-    if count and maps.offset == 0 and len(keys) % count == 0:
-        width = len(keys) // count
-        first = keys[:width].to_pylist()
-        if physical in first and _repeats(maps, keys, width):
-            items = maps.items
-            values = items if width == 1 else items.take(_stride(first.index(physical), count, width))
-            return build.spread(values, maps.is_valid()) if maps.null_count else values
-    found = pc.map_lookup(maps, query_key=build.strings([physical])[0], occurrence="first")
-    return found.cast(pa.string())
-
-
-def _repeats(maps: pa.MapArray, keys: pa.Array, width: int) -> bool:
-    """Whether every map (that is not null) has exactly the keys of the first one, in the same order."""
-    offsets = maps.offsets
-    lengths = pc.subtract(offsets[1:], offsets[:-1])
-    expected = pc.if_else(maps.is_valid(), build.int32s([width])[0], build.int32s([0])[0])
-    if not lengths.equals(expected):
-        return False
-    encoded = keys.dictionary_encode()
-    if len(encoded.dictionary) != width:
-        return False
-    indices = encoded.indices
-    return width == 1 or indices[width:].equals(indices[: len(indices) - width])
-
-
-def _stride(start: int, count: int, width: int) -> pa.Array:
-    return build.int64s(range(start, start + count * width, width))

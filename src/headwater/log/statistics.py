@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from headwater.log.file_chunks import FileChunk
     from headwater.log.schema import DataType
 
-_DECODED_TOGETHER = 8_192
+_DECODED_TOGETHER = 1_024
 _TIMESTAMP_SLACK_US = 999
 """Timestamps in statistics are cut to milliseconds: the true maximum may be this much later."""
 

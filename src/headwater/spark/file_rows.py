@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from headwater.errors import CorruptLogError
 from headwater.log.columns import strings
-from headwater.log.partition_values import partition_text
+from headwater.log.map_lookup import values_of_key
 from headwater.log.paths import canonical_array
 from headwater.log.schema.arrow import type_to_arrow
 from headwater.log.schema.types import is_string
@@ -44,7 +44,7 @@ def partition_values(maps: pa.ChunkedArray, field: StructField, physical: str) -
     Raises:
         CorruptLogError: a value is not of the column's type.
     """
-    texts = partition_text(maps, physical).combine_chunks()
+    texts = pa.chunked_array([values_of_key(chunk, physical) for chunk in maps.chunks], pa.string()).combine_chunks()
     # Few distinct values stand for many files: parse each once.
     encoded = texts.dictionary_encode()
     distinct = pc.if_else(pc.equal(encoded.dictionary, ""), None, encoded.dictionary)
