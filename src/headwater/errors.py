@@ -83,3 +83,54 @@ class ColumnNotFoundError(SchemaError):
 
 class FilterError(HeadwaterError, ValueError):
     """A filter text cannot be parsed."""
+
+
+# --- writing ------------------------------------------------------------------------------------------
+
+
+class InvalidCommitError(HeadwaterError):
+    """A transaction asks for something that the protocol, or a property of the table, forbids."""
+
+
+class CommitStateUnknownError(HeadwaterError):
+    """The store did not say whether a commit was written, and could not be asked again. Look at the table's history."""
+
+
+class DeltaConcurrentModificationException(HeadwaterError):
+    """Another writer committed something that this transaction cannot be reconciled with. Start it again.
+
+    Attributes:
+        winner: the version of the commit that stands in the way, where one does.
+    """
+
+    def __init__(self, message: str, winner: int | None = None) -> None:
+        super().__init__(message)
+        self.winner = winner
+
+
+class ConcurrentWriteException(DeltaConcurrentModificationException):
+    """Other writers committed again and again, until this one gave up."""
+
+
+class ConcurrentAppendException(DeltaConcurrentModificationException):
+    """Files were added where this transaction had read."""
+
+
+class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
+    """A file that this transaction had read was removed."""
+
+
+class ConcurrentDeleteDeleteException(DeltaConcurrentModificationException):
+    """A file that this transaction removes was removed by another one."""
+
+
+class ConcurrentTransactionException(DeltaConcurrentModificationException):
+    """The progress of the same application, or the same metadata domain, was recorded by another transaction."""
+
+
+class MetadataChangedException(DeltaConcurrentModificationException):
+    """The table's schema, partitioning or properties were changed."""
+
+
+class ProtocolChangedException(DeltaConcurrentModificationException):
+    """The table's protocol was changed."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from headwater.errors import CorruptLogError
+from headwater.log import names
 from headwater.log.actions import CommitInfoLine, FileActionLine, TableActionLine
 from headwater.log.paths import canonical
 
@@ -43,6 +44,11 @@ class CommitActions:
     end_version: int
     key: str
     data: bytes
+
+    @classmethod
+    def of(cls, version: int, data: bytes) -> CommitActions:
+        """The commit of a version."""
+        return cls(version, version, names.commit_key(version), data)
 
     @cached_property
     def table_actions(self) -> TableActions:

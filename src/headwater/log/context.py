@@ -1,25 +1,41 @@
-"""What the log core is given from outside: a store, a gate, a clock, a way to wait.
+"""What the log core is given from outside: a store, a gate, rules for commits, a clock, ids, chance, a way to wait.
 
 Nothing in this room reaches for the world by itself, so a whole history can be replayed deterministically in
-a test. The gate decides whether a protocol can be read; the table features live above this room.
+a test. The gate decides whether a protocol can be read or written, the rules what its features demand of a commit;
+the table features live above this room.
 """
 
 from __future__ import annotations
 
+import random
 import time
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from headwater.errors import UnsupportedProtocolError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headwater.log.actions import Metadata, Protocol
+    from headwater.log.draft import CommitRule
     from headwater.storage.base import ObjectStore
 
 
 def now_ms() -> int:
     """The wall clock, in milliseconds since the Unix epoch."""
     return time.time_ns() // 1_000_000
+
+
+def new_id() -> str:
+    """A new unique id."""
+    return str(uuid.uuid4())
+
+
+def read_only(protocol: Protocol, metadata: Metadata) -> None:  # noqa: ARG001
+    """Refuses to write: the gate of a context that was made for reading."""
+    raise UnsupportedProtocolError("this table was opened for reading only.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +45,15 @@ class LogContext:
     store: ObjectStore
     check_readable: Callable[[Protocol, Metadata], None]
     """Raises `UnsupportedProtocolError` when the table cannot be read."""
+    check_writable: Callable[[Protocol, Metadata], None] = read_only
+    """Raises `UnsupportedProtocolError` when the table cannot be written."""
+    commit_rules: tuple[CommitRule, ...] = ()
+    """What table features demand of every commit, in order."""
     clock_ms: Callable[[], int] = now_ms
     sleep: Callable[[float], None] = time.sleep
+    new_id: Callable[[], str] = new_id
+    random: Callable[[], float] = random.random
+    """Between 0 and 1, for waiting times."""
     trust_checksum: bool = False
     """Take protocol and metaData from the version checksum rather than from the checkpoint, where it can be matched
     with its commit: one small object instead of the footers of all parts. The log stays the judge by default."""

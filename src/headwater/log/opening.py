@@ -27,6 +27,7 @@ from headwater.log.snapshot import Snapshot
 from headwater.log.timeline import to_ms, version_at
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from datetime import date, datetime
 
     from headwater.log.actions import Metadata, Protocol
@@ -64,22 +65,41 @@ def refresh(snapshot: Snapshot) -> Snapshot:
     """
     ctx = snapshot.ctx
     new: list[CommitActions] = []
-    version = snapshot.version + 1
-    while (data := _get_or_none(ctx, names.commit_key(version))) is not None:
-        new.append(CommitActions(version, version, names.commit_key(version), data))
-        version += 1
+    for commit in newer_commits(snapshot):
+        new.append(commit)
         if len(new) % _LONG_TAIL == 0 and (hinted_version(ctx.store) or 0) > snapshot.version:
             return open_snapshot(ctx)
-    if _goes_on_elsewhere(snapshot, reached=version - 1):
+    if _goes_on_elsewhere(snapshot, reached=snapshot.version + len(new)):
         return open_snapshot(ctx)
-    if not new:
-        return snapshot
+    return extend(snapshot, *new) if new else snapshot
+
+
+def newer_commits(snapshot: Snapshot) -> Iterator[CommitActions]:
+    """The commits after a snapshot, asked for one by one until there is none."""
+    version = snapshot.version + 1
+    while (data := _get_or_none(snapshot.ctx, names.commit_key(version))) is not None:
+        yield CommitActions.of(version, data)
+        version += 1
+
+
+def extend(snapshot: Snapshot, *new: CommitActions) -> Snapshot:
+    """The snapshot after further commits, which are in the log already; nothing is read again."""
+    ctx = snapshot.ctx
     files = [*snapshot.segment.commits, *(_commit_file(ctx, commit) for commit in new)]
     segment = replace(snapshot.segment, version=new[-1].version, commits=tuple(files), commit_meta=files[-1].meta)
-    refreshed = _snapshot(ctx, segment, snapshot.base, (*snapshot.commits, *new), known=snapshot)
+    extended = _snapshot(ctx, segment, snapshot.base, (*snapshot.commits, *new), known=snapshot)
     if "_tail" in vars(snapshot):
-        vars(refreshed)["_tail"] = replay_files(new, before=snapshot._tail)
-    return refreshed
+        vars(extended)["_tail"] = replay_files(new, before=snapshot._tail)
+    if "_table_state" in vars(snapshot):
+        vars(extended)["_table_state"] = snapshot._table_state.then(new)
+    return extended
+
+
+def created(ctx: LogContext, commit: CommitActions) -> Snapshot:
+    """The snapshot of a table that has just got its first commit."""
+    file = _commit_file(ctx, commit)
+    segment = LogSegment(commit.version, None, (file,), file.meta)
+    return _snapshot(ctx, segment, BaseFiles(None), (commit,))
 
 
 def _goes_on_elsewhere(snapshot: Snapshot, reached: int) -> bool:
@@ -107,7 +127,7 @@ def _snapshot(
     commits: tuple[CommitActions, ...],
     known: Snapshot | None = None,
 ) -> Snapshot:
-    protocol, metadata = _newest(commits)
+    protocol, metadata = _newest(commits if known is None else commits[len(known.commits) :])
     if known is not None:
         # `known` saw all but the newest commits, which were searched first.
         protocol, metadata = protocol or known.protocol, metadata or known.metadata

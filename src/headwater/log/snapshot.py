@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headwater.log.context import LogContext
     from headwater.log.expressions import Expression
     from headwater.log.live_files import LiveFiles
+    from headwater.log.operands import TableShape
     from headwater.log.schema import MappingMode
     from headwater.log.segment import LogSegment
 
@@ -130,19 +131,24 @@ class Snapshot:
         return replay_files(self.commits)
 
     @cached_property
-    def _live(self) -> LiveFiles:
-        from headwater.log.live_files import LiveFiles
+    def shape(self) -> TableShape:
+        """What pruning needs to know of the table."""
         from headwater.log.operands import DEFAULT_STRING_PREFIX_LENGTH, TableShape
 
         declared = self.properties.get("delta.dataSkippingStringPrefixLength", "")
         length = int(declared) if declared.isdigit() else DEFAULT_STRING_PREFIX_LENGTH
-        shape = TableShape(
+        return TableShape(
             self.schema,
             self.metadata.partition_columns,
             self.mapping_mode,
             min(length, DEFAULT_STRING_PREFIX_LENGTH),
         )
-        return LiveFiles(self.base, self._tail, shape)
+
+    @cached_property
+    def _live(self) -> LiveFiles:
+        from headwater.log.live_files import LiveFiles
+
+        return LiveFiles(self.base, self._tail, self.shape)
 
     def files(self, where: str | Expression | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """The live files, as a table with one row a file.
