@@ -63,6 +63,16 @@ def test_taking_ascending_rows_of_chunks(chunks: list[list[str]], data: st.DataO
     assert taken.to_pylist() == [column[row].as_py() for row in rows]
 
 
+@given(st.sets(st.integers(0, 40)), st.integers(0, 40), st.integers(0, 40))
+def test_ascending_numbers_between_two_others(numbers: set[int], one: int, other: int) -> None:
+    start, end = sorted((one, other))
+    ascending = pa.array(sorted(numbers), pa.uint64())
+    first = sum(number < start for number in numbers)
+    some, position = build.numbers_between(ascending, first, start, end)
+    assert some.to_pylist() == [number - start for number in sorted(numbers) if start <= number < end]
+    assert position == first + len(some)
+
+
 @given(st.lists(st.none() | st.integers(0, 9)))
 def test_spreading_values_over_the_valid_rows(values: list[int | None]) -> None:
     dense = build.int64s([v for v in values if v is not None])
