@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.features.gate import check_readable
-from headwater.log.context import LogContext
+from headwater.features.context import table_context
 from headwater.log.opening import open_snapshot
-from headwater.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +13,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from headwater.log.snapshot import Snapshot
+
+__all__ = ["open_log", "table_context"]
 
 
 def open_log(
@@ -52,7 +52,5 @@ def open_log(
         >>> snap.version, snap.num_files  # doctest: +SKIP
         (3, 12)
     """
-    ctx = LogContext(
-        store=open_store(path, storage_options), check_readable=check_readable, trust_checksum=trust_checksum
-    )
+    ctx = table_context(path, storage_options, trust_checksum=trust_checksum)
     return open_snapshot(ctx, version=version, timestamp=timestamp)

@@ -1,6 +1,7 @@
-"""The protocol gate: may this table be read? (spec: "Protocol Evolution", "Reader Version Requirements").
+"""The protocol gate: may this table be read, may it be written? (spec: "Protocol Evolution", "Table Features").
 
-Reader versions 1 to 3 are understood; a table of version 3 lists its features, and each must be one we support.
+Reader versions 1 to 3 and writer versions 1 to 7 are understood; a table of version 3 or 7 lists its features, and each
+must be one we support. A writer reads the table first, so what cannot be read cannot be written.
 """
 
 from __future__ import annotations
@@ -53,6 +54,54 @@ def check_readable(protocol: Protocol, metadata: Metadata) -> None:
             + "; ".join(_explained(name) for name in missing),
             features=tuple(missing),
         )
+
+
+def check_writable(protocol: Protocol, metadata: Metadata) -> None:
+    """Raise unless a table with this protocol can be written correctly, with everything its features demand.
+
+    Raises:
+        UnsupportedProtocolError: the table needs a newer writer version, or features that are not supported.
+        CorruptLogError: the protocol action contradicts itself.
+    """
+    check_readable(protocol, metadata)
+    version = protocol.min_writer_version
+    if not 1 <= version <= MAX_WRITER_VERSION:
+        raise UnsupportedProtocolError(
+            f"the table needs Delta writer version {version}; Headwater writes versions 1 to {MAX_WRITER_VERSION}. "
+            "A newer release may write it."
+        )
+    if version < MAX_WRITER_VERSION:
+        if protocol.writer_features:
+            raise CorruptLogError(
+                f"the protocol action is not valid: it lists the writerFeatures {list(protocol.writer_features)}, "
+                f"which only writer version 7 does, but has writer version {version}."
+            )
+        return
+    if protocol.writer_features is None:
+        raise CorruptLogError("the protocol action is not valid: writer version 7 needs a list of writerFeatures.")
+    _check_lists(protocol.reader_features or (), protocol.writer_features)
+
+
+def _check_lists(readers: tuple[str, ...], writers: tuple[str, ...]) -> None:
+    missing = [name for name in writers if name not in FEATURES or not FEATURES[name].writes]
+    if missing:
+        raise UnsupportedProtocolError(
+            f"the table needs {_plural('writer feature', missing)} that Headwater does not support: "
+            + "; ".join(_explained(name) for name in missing),
+            features=tuple(missing),
+        )
+    for name in readers:
+        if name not in writers:
+            raise CorruptLogError(
+                f"the protocol action is not valid: {name} is in readerFeatures, but not in writerFeatures."
+            )
+    for name in writers:
+        required = [r for r in FEATURES[name].requires if r not in writers]
+        if required:
+            raise CorruptLogError(
+                f"the protocol action is not valid: {name} needs {', '.join(required)} too, "
+                "which writerFeatures does not have."
+            )
 
 
 def _plural(noun: str, items: list[str]) -> str:

@@ -1,0 +1,101 @@
+"""What commit rules ask of a file's statistics (spec: "Per-file Statistics")."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headwater.errors import InvalidCommitError
+from headwater.log.paths import canonical
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from headwater.log.actions import Add
+    from headwater.log.snapshot import Snapshot
+    from headwater.log.stats_decoder import Leaf
+
+_FILES_AT_ONCE = 10_000
+
+
+class _Count(msgspec.Struct, gc=False):
+    numRecords: int | None = None
+
+
+class _Nulls(msgspec.Struct):
+    numRecords: int | None = None
+    nullCount: dict[str, Any] | None = None
+
+
+_COUNT = msgspec.json.Decoder(_Count)
+_NULLS = msgspec.json.Decoder(_Nulls)
+
+
+def num_records(add: Add) -> int | None:
+    """The number of rows in the data file, if its statistics say so.
+
+    >>> from headwater.log.actions import Add
+    >>> num_records(Add("f.parquet", 10, stats='{"numRecords": 3}'))
+    3
+    """
+    if not add.stats:
+        return None
+    try:
+        count = _COUNT.decode(add.stats).numRecords
+    except msgspec.DecodeError as error:
+        raise InvalidCommitError(f"the statistics of {add.path!r} are not valid: {error}") from error
+    return count if count is not None and count >= 0 else None
+
+
+def required_num_records(add: Add, feature: str) -> int:
+    """The number of rows in the data file.
+
+    Raises:
+        InvalidCommitError: the statistics do not say it, though a feature of the table needs to know.
+    """
+    count = num_records(add)
+    if count is None:
+        raise InvalidCommitError(
+            f"the add action of {add.path!r} has no numRecords in its statistics, which {feature} needs. "
+            "Write the file with statistics."
+        )
+    return count
+
+
+def columns_without_statistics(add: Add, columns: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    """Of some columns (physical names), those that the file's statistics do not cover; an empty file needs none."""
+    try:
+        stats = _NULLS.decode(add.stats or "{}")
+    except msgspec.DecodeError as error:
+        raise InvalidCommitError(f"the statistics of {add.path!r} are not valid: {error}") from error
+    if stats.numRecords == 0:
+        return []
+    return [column for column in columns if not _covers(stats.nullCount, column)]
+
+
+def _covers(counts: object, column: tuple[str, ...]) -> bool:
+    for name in column:
+        counts = counts.get(name) if isinstance(counts, dict) else None
+    return counts is not None
+
+
+def live_file_without_statistics(snapshot: Snapshot, leaves: Sequence[Leaf], leaving: Collection[str]) -> str | None:
+    """A file that stays in the table and has no `numRecords`, or no statistics for one of the columns; None if none.
+
+    Args:
+        snapshot: the table.
+        leaves: columns by physical name, with their types.
+        leaving: the canonical paths of files that are removed.
+    """
+    from headwater.log.stats_decoder import StatsDecoder
+
+    decoder = StatsDecoder(leaves, "counts")
+    for batch in snapshot.files(columns=["path", "stats"]).to_batches(max_chunksize=_FILES_AT_ONCE):
+        rows = decoder.decode(batch.column("stats").fill_null("{}"))
+        counts = [decoder.values(rows, "null_count", i) for i in range(len(leaves))]
+        for i, row in enumerate(rows):
+            known = row.num_records is not None and (row.num_records == 0 or all(c[i] is not None for c in counts))
+            if not known and canonical(path := batch.column("path")[i].as_py()) not in leaving:
+                return str(path)
+    return None

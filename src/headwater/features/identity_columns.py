@@ -1,0 +1,95 @@
+"""Identity columns at commit (spec: "Identity Columns").
+
+The values are given by whoever writes the rows. Here it is made sure that the definition of a column stays as it was
+and that its high-water mark only moves on, so that no value can be given twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.errors import InvalidCommitError
+from headwater.features.activation import DEFAULT_KEY, GENERATION_KEY, IDENTITY_PREFIX
+from headwater.features.drafts import replaces_all_files, schema_after
+from headwater.features.schema_walk import same_columns
+from headwater.log.schema import LONG
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from headwater.log.draft import Attempt, Draft
+    from headwater.log.schema import StructField, StructType
+
+START = "delta.identity.start"
+STEP = "delta.identity.step"
+HIGH_WATER_MARK = "delta.identity.highWaterMark"
+ALLOW_EXPLICIT_INSERT = "delta.identity.allowExplicitInsert"
+_LONG = range(-(2**63), 2**63)
+
+
+def is_identity(field: StructField) -> bool:
+    """Whether a column is an identity column."""
+    return any(key.startswith(IDENTITY_PREFIX) for key in field.metadata)
+
+
+def check_identity_columns(schema: StructType, partition_columns: Sequence[str]) -> None:
+    """Raise unless every identity column is defined as the spec says.
+
+    Raises:
+        InvalidCommitError: one is not.
+    """
+    for field in filter(is_identity, schema.fields):
+        for key in (START, STEP):
+            if not _is_long(field.metadata.get(key)):
+                raise _bad(field, f"needs {key}, a whole number of 64 bits")
+        if field.metadata[STEP] == 0:
+            raise _bad(field, "cannot have a step of 0")
+        if HIGH_WATER_MARK in field.metadata and not _is_long(field.metadata[HIGH_WATER_MARK]):
+            raise _bad(field, f"has a bad {HIGH_WATER_MARK}: {field.metadata[HIGH_WATER_MARK]!r}")
+        if not isinstance(field.metadata.get(ALLOW_EXPLICIT_INSERT), bool):
+            raise _bad(field, f"needs {ALLOW_EXPLICIT_INSERT}, true or false")
+        if field.type != LONG:
+            raise _bad(field, f"must be of type bigint, not {field.type}")
+        if field.name in partition_columns:
+            raise _bad(field, "cannot be a partition column")
+        if GENERATION_KEY in field.metadata or DEFAULT_KEY in field.metadata:
+            raise _bad(field, "cannot have a generation expression or a default as well")
+
+
+def identity_column_rule(draft: Draft, attempt: Attempt) -> Draft:
+    """Definitions are valid and do not change, marks only move on."""
+    if draft.metadata is None:
+        return draft
+    after = schema_after(draft, attempt)
+    check_identity_columns(after, draft.metadata.partition_columns)
+    snapshot = attempt.snapshot
+    if snapshot is None or not any(map(is_identity, snapshot.schema.fields)):
+        return draft
+    for _, old, field in same_columns(snapshot.schema, after):
+        if is_identity(old) and is_identity(field) and _differs(old, field) and not replaces_all_files(draft, attempt):
+            _check_same(old, field)
+    return draft
+
+
+def _differs(old: StructField, new: StructField) -> bool:
+    keys = (START, STEP, HIGH_WATER_MARK, ALLOW_EXPLICIT_INSERT)
+    return any(old.metadata.get(key) != new.metadata.get(key) for key in keys)
+
+
+def _check_same(old: StructField, new: StructField) -> None:
+    for key in (START, STEP, ALLOW_EXPLICIT_INSERT):
+        if old.metadata.get(key) != new.metadata.get(key):
+            raise _bad(
+                new, f"cannot change its {key} from {old.metadata.get(key)!r} to {new.metadata.get(key)!r} any more"
+            )
+    was, now = old.metadata.get(HIGH_WATER_MARK), new.metadata.get(HIGH_WATER_MARK)
+    if was is not None and (now is None or (now - was) * (1 if new.metadata[STEP] > 0 else -1) < 0):
+        raise _bad(new, f"cannot move its high-water mark back from {was} to {now}: values would be given twice")
+
+
+def _is_long(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value in _LONG
+
+
+def _bad(field: StructField, what: str) -> InvalidCommitError:
+    return InvalidCommitError(f"the identity column {field.name} {what}.")
