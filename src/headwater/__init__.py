@@ -18,62 +18,88 @@ if TYPE_CHECKING:
     from headwater.delta_table import DeltaTable
     from headwater.errors import (
         ColumnNotFoundError,
+        ConstraintViolationError,
         CorruptLogError,
         FilterError,
         HeadwaterError,
         MissingCommitError,
         SchemaError,
+        SchemaMismatchError,
         StorageError,
+        TableAlreadyExistsError,
         TableNotFoundError,
         UnsupportedProtocolError,
+        ValueConversionError,
         VersionNotFoundError,
+        WriteOptionError,
     )
+    from headwater.identity_generator import IdentityGenerator
     from headwater.log.snapshot import Snapshot
     from headwater.spark.changes import read_changes
     from headwater.spark.explain import scans
     from headwater.spark.scan import read
     from headwater.spark.session import spark
+    from headwater.spark.write import Written, write
+    from headwater.table_builder import DeltaTableBuilder
     from headwater.tables import open_log
 
 _HOMES = {
     "ColumnNotFoundError": "headwater.errors",
+    "ConstraintViolationError": "headwater.errors",
     "CorruptLogError": "headwater.errors",
     "DeltaTable": "headwater.delta_table",
+    "DeltaTableBuilder": "headwater.table_builder",
     "FilterError": "headwater.errors",
     "HeadwaterError": "headwater.errors",
+    "IdentityGenerator": "headwater.identity_generator",
     "MissingCommitError": "headwater.errors",
     "SchemaError": "headwater.errors",
+    "SchemaMismatchError": "headwater.errors",
     "Snapshot": "headwater.log.snapshot",
     "StorageError": "headwater.errors",
+    "TableAlreadyExistsError": "headwater.errors",
     "TableNotFoundError": "headwater.errors",
     "UnsupportedProtocolError": "headwater.errors",
+    "ValueConversionError": "headwater.errors",
     "VersionNotFoundError": "headwater.errors",
+    "WriteOptionError": "headwater.errors",
+    "Written": "headwater.spark.write",
     "open_log": "headwater.tables",
     "read": "headwater.spark.scan",
     "read_changes": "headwater.spark.changes",
     "scans": "headwater.spark.explain",
     "spark": "headwater.spark",
+    "write": "headwater.spark.write",
 }
 
 __all__ = [
     "ColumnNotFoundError",
+    "ConstraintViolationError",
     "CorruptLogError",
     "DeltaTable",
+    "DeltaTableBuilder",
     "FilterError",
     "HeadwaterError",
+    "IdentityGenerator",
     "MissingCommitError",
     "SchemaError",
+    "SchemaMismatchError",
     "Snapshot",
     "StorageError",
+    "TableAlreadyExistsError",
     "TableNotFoundError",
     "UnsupportedProtocolError",
+    "ValueConversionError",
     "VersionNotFoundError",
+    "WriteOptionError",
+    "Written",
     "__version__",
     "open_log",
     "read",
     "read_changes",
     "scans",
     "spark",
+    "write",
 ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.alterable_table import AlterableTable
 from headwater.errors import TableNotFoundError
 from headwater.tables import open_log
 
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from headwater.table_builder import DeltaTableBuilder
 
-class DeltaTable:
+
+class DeltaTable(AlterableTable):
     """A Delta table at a path. Get one with `DeltaTable.forPath`.
 
     Example:
@@ -22,11 +25,6 @@ class DeltaTable:
         >>> table.toDF().where("date = '2024-01-31'").count()  # doctest: +SKIP
         42
     """
-
-    def __init__(self, sparkSession: SparkSession, path: str, storage_options: Mapping[str, str] | None) -> None:
-        self._spark = sparkSession
-        self._path = path
-        self._storage_options = storage_options
 
     @classmethod
     def forPath(
@@ -70,3 +68,55 @@ class DeltaTable:
         from headwater.spark.scan import read
 
         return read(self._spark, self._path, storage_options=self._storage_options)
+
+    def history(self, limit: int | None = None) -> DataFrame:
+        """The commits of the table, newest first, with the columns of DESCRIBE HISTORY."""
+        from headwater.spark.describe import history_frame
+
+        return history_frame(self._spark, self._snapshot(), limit)
+
+    def detail(self) -> DataFrame:
+        """One row about the table, with the columns of DESCRIBE DETAIL."""
+        from headwater.alterations.clustering import clustering_paths
+        from headwater.log.schema.lookup import dotted
+        from headwater.spark.describe import detail_frame
+
+        snapshot = self._snapshot()
+        return detail_frame(self._spark, snapshot, [dotted(path) for path in clustering_paths(snapshot)])
+
+    @classmethod
+    def create(
+        cls, sparkSession: SparkSession | None = None, *, storage_options: Mapping[str, str] | None = None
+    ) -> DeltaTableBuilder:
+        """Declare a table that does not exist yet; see `DeltaTableBuilder`."""
+        return cls._builder("CREATE", sparkSession, storage_options)
+
+    @classmethod
+    def createIfNotExists(
+        cls, sparkSession: SparkSession | None = None, *, storage_options: Mapping[str, str] | None = None
+    ) -> DeltaTableBuilder:
+        """Declare a table; where there is one already, it stays as it is."""
+        return cls._builder("CREATE_IF_NOT_EXISTS", sparkSession, storage_options)
+
+    @classmethod
+    def replace(
+        cls, sparkSession: SparkSession | None = None, *, storage_options: Mapping[str, str] | None = None
+    ) -> DeltaTableBuilder:
+        """Declare a table that takes the place of an existing one, whose history stays."""
+        return cls._builder("REPLACE", sparkSession, storage_options)
+
+    @classmethod
+    def createOrReplace(
+        cls, sparkSession: SparkSession | None = None, *, storage_options: Mapping[str, str] | None = None
+    ) -> DeltaTableBuilder:
+        """Declare a table that takes the place of an existing one, if there is one."""
+        return cls._builder("CREATE_OR_REPLACE", sparkSession, storage_options)
+
+    @classmethod
+    def _builder(
+        cls, creation: str, sparkSession: SparkSession | None, storage_options: Mapping[str, str] | None
+    ) -> DeltaTableBuilder:
+        from headwater.alterations.creation import Creation
+        from headwater.table_builder import DeltaTableBuilder
+
+        return DeltaTableBuilder(sparkSession, Creation[creation], cls, storage_options)

@@ -81,6 +81,10 @@ class ColumnNotFoundError(SchemaError):
     """A filter or projection names a column that the table does not have."""
 
 
+class SchemaMismatchError(SchemaError):
+    """The columns or types of a DataFrame do not fit the table's; the message shows where, column by column."""
+
+
 class FilterError(HeadwaterError, ValueError):
     """A filter text cannot be parsed."""
 
@@ -88,8 +92,32 @@ class FilterError(HeadwaterError, ValueError):
 # --- writing ------------------------------------------------------------------------------------------
 
 
+class WriteOptionError(HeadwaterError, ValueError):
+    """An option of a write is unknown, contradicts another, or does not fit the table."""
+
+
+class TableAlreadyExistsError(HeadwaterError):
+    """There is a table already where one was to be created."""
+
+
+class ConstraintViolationError(HeadwaterError):
+    """A row breaks a rule of the table: NOT NULL, CHECK, a generated column, a length. Nothing was committed."""
+
+
+DeltaInvariantViolationException = ConstraintViolationError
+"""The name under which Delta users know it."""
+
+
+class ValueConversionError(HeadwaterError):
+    """A value of the data cannot be kept in the type of the table's column. Nothing was committed."""
+
+
 class InvalidCommitError(HeadwaterError):
     """A transaction asks for something that the protocol, or a property of the table, forbids."""
+
+
+class InvalidTablePropertyError(HeadwaterError, ValueError):
+    """A table property does not exist, has a value that is not allowed, or cannot be changed by users."""
 
 
 class CommitStateUnknownError(HeadwaterError):

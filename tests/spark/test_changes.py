@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from delta_tables import DeltaTable, field, inline_vector, struct_of
+from change_histories import (
+    ENABLED,
+    FILTERS,
+    HISTORIES,
+    History,
+    added_removed_and_rearranged_files,
+    changing_table,
+    ids,
+)
+from delta_tables import DeltaTable, field, struct_of
 
 import headwater as hw
 from headwater.log.changes import ChangeDataError
@@ -22,17 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-ENABLED = {"delta.enableChangeDataFeed": "true"}
-
-
-def ids(*values: int) -> pa.Table:
-    return pa.table({"id": pa.array(values, pa.int64())})
-
-
-def removal(action: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """The `remove` for an `add`."""
-    kept = {k: v for k, v in action["add"].items() if k in ("path", "partitionValues", "size", "deletionVector")}
-    return {"remove": {**kept, "deletionTimestamp": 1, "dataChange": True, "extendedFileMetadata": True, **changes}}
 
 
 def changes(spark: SparkSession, table: DeltaTable, *range_: int, **options: Any) -> list[tuple[Any, ...]]:
@@ -42,78 +40,28 @@ def changes(spark: SparkSession, table: DeltaTable, *range_: int, **options: Any
 
 @pytest.fixture
 def table(tmp_path: Path) -> DeltaTable:
-    return DeltaTable(
-        tmp_path / "t",
-        field("id", "long"),
-        field("p", "string"),
-        partition_columns=("p",),
-        configuration=ENABLED,
-        features=("deletionVectors",),
-    )
+    return changing_table(tmp_path / "t")
 
 
-def test_added_removed_and_rearranged_files(spark: SparkSession, table: DeltaTable) -> None:
-    first = table.append(ids(1, 2), partitionValues={"p": "a"})
-    second = table.append(ids(3), partitionValues={"p": "b"})
-    table.commit(removal(first))
-    compacted = table.file(ids(3), partitionValues={"p": "b"}, dataChange=False)
-    table.commit(removal(second, dataChange=False), compacted)
-    assert changes(spark, table, 0) == [
-        (1, "a", "delete", 3),
-        (1, "a", "insert", 1),
-        (2, "a", "delete", 3),
-        (2, "a", "insert", 1),
-        (3, "b", "insert", 2),
-    ]
-    assert changes(spark, table, 2, 2) == [(3, "b", "insert", 2)]
-    assert changes(spark, table, 4) == []
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.__name__)
+def test_rows_that_changed(spark: SparkSession, table: DeltaTable, history: History) -> None:
+    expected = history(table)
+    assert changes(spark, table, 0) == expected
+    for version in range(table.version + 1):
+        assert changes(spark, table, version, version) == [row for row in expected if row[-1] == version]
+    for sql in FILTERS:
+        frame = read_changes(spark, table.path, 0)
+        local = spark.createDataFrame(expected, "id long, p string, _change_type string, _commit_version long")
+        assert frame.where(sql).count() == local.where(sql).count(), sql
 
 
-def test_vectors_that_grow_shrink_and_change(spark: SparkSession, table: DeltaTable) -> None:
-    action = table.append(ids(0, 1, 2, 3, 4), partitionValues={"p": "a"})
-    for rows in ([1, 2], [2, 3], []):
-        vector = {"deletionVector": inline_vector(rows)} if rows else {}
-        kept = {k: v for k, v in action["add"].items() if k != "deletionVector"}
-        replaced = {"add": {**kept, **vector}}
-        table.commit(removal(action), replaced)
-        action = replaced
-    assert changes(spark, table, 2) == [
-        (1, "a", "delete", 2),
-        (1, "a", "insert", 3),
-        (2, "a", "delete", 2),
-        (2, "a", "insert", 4),
-        (3, "a", "delete", 3),
-        (3, "a", "insert", 4),
-    ]
-
-
-def test_deleted_rows_of_added_and_removed_files_do_not_count(spark: SparkSession, table: DeltaTable) -> None:
-    action = table.append(ids(0, 1, 2), partitionValues={"p": "a"}, deletionVector=inline_vector([1]))
-    table.commit(removal(action))
-    assert changes(spark, table, 1) == [
-        (0, "a", "delete", 2),
-        (0, "a", "insert", 1),
-        (2, "a", "delete", 2),
-        (2, "a", "insert", 1),
-    ]
-
-
-def test_recorded_changes_speak_for_their_version(spark: SparkSession, table: DeltaTable) -> None:
-    old = table.append(ids(1, 2), partitionValues={"p": "a"})
-    recorded = pa.table({"id": pa.array([2, 20], pa.int64()), "_change_type": ["update_preimage", "update_postimage"]})
-    cdc = table.file(recorded, "_change_data/cdc-1.parquet", partitionValues={"p": "a"})["add"]
-    cdc = {k: cdc[k] for k in ("path", "partitionValues", "size")} | {"dataChange": False}
-    table.commit(removal(old), table.file(ids(1, 20), partitionValues={"p": "a"}), {"cdc": cdc})
-    assert changes(spark, table, 1) == [
-        (1, "a", "insert", 1),
-        (2, "a", "insert", 1),
-        (2, "a", "update_preimage", 2),
-        (20, "a", "update_postimage", 2),
-    ]
+def test_filters_on_versions_and_types_skip_files(spark: SparkSession, table: DeltaTable) -> None:
+    added_removed_and_rearranged_files(table)
     frame = read_changes(spark, table.path, 0)
-    assert frame.where("_commit_version = 1").count() == 2
-    assert frame.where("_change_type = 'update_postimage' and p = 'a'").count() == 1
-    assert frame.where("p = 'b'").count() == 0
+    assert [str(scan).split(": ")[1].split(" files")[0] for scan in hw.scans(frame)] == ["3 of 3"]
+    for sql in ("_commit_version = 3", "_change_type = 'delete'"):
+        (scan,) = hw.scans(frame.where(sql))
+        assert (scan.files_kept, scan.files_total, scan.version) == (1, 3, 4)
 
 
 def test_ranges_by_time(spark: SparkSession, table: DeltaTable) -> None:

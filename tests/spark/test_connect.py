@@ -10,40 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from connect_server import connect_server
 from corpus_sample import Entry, sample, to_arrow
 from delta_tables import DeltaTable, field, inline_vector, mapped, relative_vectors, struct_of
 
 import headwater as hw
 from corpus import CORPUS, table_id
-from headwater.spark.connect import FileNameError
 from headwater.spark.explain import scans
+from headwater.spark.path_scan import FileNameError
 from headwater.spark.scan import read
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
 THRESHOLD = "spark.sql.sources.parallelPartitionDiscovery.threshold"
-
-
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    with connect_server() as url:
-        yield url
-
-
-@pytest.fixture(scope="module")
-def remote(url: str) -> Iterator[SparkSession]:
-    # Not `pyspark.sql.SparkSession.builder`, which turns the whole process into one of Spark Connect.
-    from pyspark.sql.connect.session import SparkSession
-
-    session: Any = SparkSession.builder.remote(url).create()
-    yield session
-    session.client.close()
 
 
 def ids(*values: int) -> pa.Table:
@@ -74,7 +55,7 @@ def test_rows_are_those_of_other_readers(entry: Entry, remote: SparkSession) -> 
         assert read(remote, path, where=predicate["sql"]).count() == predicate["rows"], predicate["sql"]
 
 
-def test_a_session_as_users_make_it(url: str, tmp_path: Path) -> None:
+def test_a_session_as_users_make_it(connect_url: str, tmp_path: Path) -> None:
     # In a process of its own: from then on PySpark takes every column function for one of Spark Connect.
     table = DeltaTable(tmp_path / "t", field("id", "long"), field("p", "string"), partition_columns=("p",))
     action = table.file(ids(1, 2, 3), partitionValues={"p": "a"}, deletionVector=inline_vector([1]))
@@ -86,7 +67,7 @@ def test_a_session_as_users_make_it(url: str, tmp_path: Path) -> None:
         "spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()\n"
         "print(sorted(map(tuple, read(spark, sys.argv[2]).where('p = \"a\"').collect())))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program, url, str(table.path)], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program, connect_url, str(table.path)], capture_output=True, text=True)
     assert done.stdout.strip() == "[(1, 'a'), (3, 'a')]", done.stderr
 
 

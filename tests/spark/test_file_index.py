@@ -5,14 +5,17 @@ from __future__ import annotations
 import gc
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 from delta_tables import DeltaTable, field
 
+import headwater as hw
 from headwater.spark.explain import scans
-from headwater.spark.scan import read
+from headwater.spark.file_index import PythonFileIndex
+from headwater.spark.read_filter import Selection
+from headwater.spark.scan import read, scan
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,7 +70,8 @@ def kept(frame: DataFrame) -> list[int]:
         ("id in (3, 77, 199)", 3, 3),
         ("name like '07-%'", 1, 10),
         ("name = '07-70' or id < 5", 2, 6),
-        ("name = '07-70' or part = 'p0'", 20, 51),  # Spark offers filters on both kinds of columns to nobody
+        ("name = '07-70' or part = 'p0'", 20, 51),  # see `test_filters_on_both_kinds_of_columns_reach_no_scan`
+        ("(part = 'p0' and id < 5) or (part = 'p1' and id < 15)", 2, 10),
         ("id > 150 and part = 'p3'", 2, 19),
         ("abs(id) = 57", 20, 1),
         ("not (id < 190)", 1, 10),
@@ -77,6 +81,48 @@ def test_queries_read_only_the_files_they_need(frame: DataFrame, sql: str, files
     found = frame.where(sql)
     assert found.count() == rows
     assert kept(found.select("id")) == [files]
+
+
+def test_filters_on_both_kinds_of_columns_reach_no_scan(
+    frame: DataFrame, spark: SparkSession, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What Spark knows of such a filter it keeps to itself: neither as partition filter nor as data filter is it given
+    # to `listFiles`. Given to `hw.read`, it prunes.
+    offered: list[tuple[str, str]] = []
+    listed = PythonFileIndex.listFiles
+
+    def listFiles(index: PythonFileIndex, partition_filters: Any, data_filters: Any) -> Any:
+        offered.append((partition_filters.mkString(), data_filters.mkString()))
+        return listed(index, partition_filters, data_filters)
+
+    monkeypatch.setattr(PythonFileIndex, "listFiles", listFiles)
+    mixed = "name = '07-70' or part = 'p0'"
+    assert frame.where(mixed).count() == 51
+    assert offered == [("", "")]
+    asked = read(spark, path, where=mixed)
+    assert asked.count() == 51
+    assert kept(asked.where("id >= 0")) == [6]
+    assert kept(read(spark, path)) == [FILES]
+
+
+def test_the_same_filter_is_listed_once_and_other_filters_do_not_disturb(frame: DataFrame) -> None:
+    for _ in range(3):
+        for n in range(5):
+            rows = frame.where(f"part = 'p{n}' and id >= {n}").select("id", "part").collect()
+            assert sorted(row.id for row in rows) == [i for i in range(FILES * ROWS) if i // ROWS % 4 == n and i >= n]
+            assert {row.part for row in rows} <= {f"p{n}"}
+        assert frame.count() == FILES * ROWS
+
+
+def test_files_in_many_places_of_the_list(spark: SparkSession, tmp_path: Path) -> None:
+    table = DeltaTable(tmp_path / "t", field("id", "long"), field("p", "integer"), partition_columns=("p",))
+    one = pa.table({"id": pa.array([1], pa.int64())})
+    table.commit(*(table.file(one, partitionValues={"p": str(n)}) for n in range(150)))
+    frame = read(spark, table.path)
+    for _ in range(3):
+        for sql in ("p % 2 = 0", "p in (1, 3, 149)", "p > 70", f"p in ({', '.join(map(str, range(0, 150, 2)))})"):
+            expected = spark.range(150).withColumnRenamed("id", "p").where(sql)
+            assert sorted(r.p for r in frame.where(sql).collect()) == sorted(r.p for r in expected.collect()), sql
 
 
 def test_sql_over_a_view_prunes(frame: DataFrame, spark: SparkSession) -> None:
@@ -118,6 +164,15 @@ def test_two_reads_of_one_version_are_the_same_to_the_cache(spark: SparkSession,
         assert again.where("part = 'p0'").count() == 50
     finally:
         first.unpersist(blocking=True)
+
+
+def test_a_part_of_a_table_is_not_the_table_to_the_cache(spark: SparkSession, path: Path) -> None:
+    part = scan(spark, hw.open_log(path), selection=Selection("id < 10")).cache()
+    try:
+        assert part.count() == ROWS
+        assert read(spark, path).count() == FILES * ROWS
+    finally:
+        part.unpersist(blocking=True)
 
 
 def test_refreshing_by_path_lists_no_directory(spark: SparkSession, path: Path, frame: DataFrame) -> None:
@@ -190,7 +245,7 @@ def test_plan_text_names_the_table(frame: DataFrame, path: Path) -> None:
 
 
 def test_explanation_says_version_and_files(frame: DataFrame, path: Path) -> None:
-    (scan,) = scans(frame.where("part = 'p1'"))
-    assert (scan.table, scan.version, scan.files_kept, scan.files_total) == (f"file:{path}", 1, 5, FILES)
-    assert 0 < scan.size_bytes_kept < scan.size_bytes_total
-    assert "version 1: 5 of 20 files" in str(scan)
+    (found,) = scans(frame.where("part = 'p1'"))
+    assert (found.table, found.version, found.files_kept, found.files_total) == (f"file:{path}", 1, 5, FILES)
+    assert 0 < found.size_bytes_kept < found.size_bytes_total
+    assert "version 1: 5 of 20 files" in str(found)

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from connect_server import connect_server
+from change_histories import HISTORIES, History, changing_table
 from corpus_sample import Entry, sample, to_arrow
 from delta_tables import DeltaTable, field, inline_vector, relative_vectors
 
 import headwater as hw
-from corpus import CORPUS, table_id
+from corpus import CORPUS, table_id, tables
 from headwater.spark import python_scan
 from headwater.spark.arrow_rows import UnreadableInPythonError
+from headwater.spark.changes import read_changes
 from headwater.spark.explain import scans
 from headwater.spark.roads import choose_road
 from headwater.spark.scan import read
@@ -214,16 +215,40 @@ def test_options_of_sparks_reader_are_refused(spark: SparkSession, tmp_path: Pat
         read(spark, bucket.upload(table.path), storage_options=bucket.options, ignoreMissingFiles=True)
 
 
-@pytest.mark.slow
-def test_the_same_on_spark_connect(tmp_path: Path, bucket: Bucket) -> None:
-    from pyspark.sql.connect.session import SparkSession as ConnectSession
+# --- the change data feed --------------------------------------------------------------------------------
 
-    table = DeltaTable(tmp_path / "t", field("id", "long"), field("p", "string"), partition_columns=("p",))
+
+@pytest.mark.skipif(CORPUS is None, reason="the conformance corpus is not beside the repository")
+@pytest.mark.parametrize("entry", [pytest.param(t, id=table_id(t)) for t in tables() if t.get("cdf")])
+def test_changes_are_those_of_other_readers(entry: Entry, spark: SparkSession, bucket: Bucket) -> None:
+    from pyspark.sql import functions
+
+    sys.path.insert(0, str(CORPUS))
+    from rowhash import row_hash
+
+    expected, uri = entry["cdf"], bucket.upload(Path(CORPUS or "") / entry["path"])
+    frame = read_changes(spark, uri, expected["start"], expected["end"], storage_options=bucket.options)
+    table = to_arrow(frame, functions)
+    assert table.num_rows == expected["num_rows"]
+    assert row_hash(table.drop_columns(["_commit_timestamp"])) == expected["row_hash"]
+
+
+@pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.__name__)
+def test_rows_that_changed(spark: SparkSession, tmp_path: Path, bucket: Bucket, history: History) -> None:
+    table = changing_table(tmp_path / "t")
+    expected = history(table)
+    frame = read_changes(spark, bucket.upload(table.path), 0, storage_options=bucket.options)
+    assert sorted(tuple(row) for row in frame.drop("_commit_timestamp").collect()) == expected
+    assert all("Python with obstore" in str(scan) for scan in scans(frame))
+
+
+def test_the_same_on_spark_connect(remote: SparkSession, tmp_path: Path, bucket: Bucket) -> None:
+    table = changing_table(tmp_path / "t")
     table.append(ids(1), partitionValues={"p": "x"})
     uri = bucket.upload(table.path)
-    with connect_server() as url:
-        session: Any = ConnectSession.builder.remote(url).create()
-        frame = read(session, uri, storage_options=bucket.options)
-        assert frame.collect() == [(1, "x")]
-        assert "Python with obstore" in str(scans(frame.where("id = 1"))[0])
-        session.client.close()
+    frame = read(remote, uri, storage_options=bucket.options)
+    assert frame.collect() == [(1, "x")]
+    assert "Python with obstore" in str(scans(frame.where("id = 1"))[0])
+    changes = read_changes(remote, uri, 0, storage_options=bucket.options)
+    assert changes.drop("_commit_timestamp").collect() == [(1, "x", "insert", 1)]
+    assert "Python with obstore" in str(scans(changes)[0])

@@ -20,6 +20,8 @@ class BaseFiles:
     """The checkpoint's chunks and what has been decoded of them, for every snapshot that starts from it."""
 
     checkpoint: Checkpoint | None
+    cleaned_up_before_ms: int | None = None
+    """The log was cleaned up by this cut-off already, as far as this process knows (`cleanup.py`)."""
     _pruners: dict[tuple[int, TableShape], ChunkPruner] = field(default_factory=dict)
 
     @property

@@ -158,11 +158,19 @@ class Checkpoint:
                 )
         return actions
 
+    @property
+    def sidecar_keys(self) -> list[str]:
+        """The keys of the sidecars that the checkpoint names."""
+        return list(self._sidecar_metas())
+
     def _sidecars(self) -> list[ParquetObject]:
+        return self._open(list(self._sidecar_metas().values()))
+
+    def _sidecar_metas(self) -> dict[str, ObjectMeta]:
         if self.files.kind == "multipart":
-            return []
+            return {}
         found = [self._sidecar_meta(sidecar) for sidecar in self._of(Sidecar, "sidecar", "path")]
-        return self._open(list({meta.key: meta for meta in found}.values()))
+        return {meta.key: meta for meta in found}
 
     def _sidecar_meta(self, sidecar: Sidecar) -> ObjectMeta:
         # Sidecars always live in _sidecars; whatever stands before the file name says nothing.

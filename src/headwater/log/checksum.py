@@ -18,6 +18,9 @@ from headwater.log.actions import Add, DomainMetadata, Long, Metadata, Protocol,
 if TYPE_CHECKING:
     from headwater.storage.base import ObjectStore
 
+DELETED_RECORD_BIN_STARTS = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 2_147_483_647)
+"""Where the bins of `deletedRecordCountsHistogramOpt` start."""
+
 
 class FileSizeHistogram(msgspec.Struct, rename="camel", frozen=True):
     """Files and bytes by size."""

@@ -24,10 +24,10 @@ def _validity(values: Sequence[object]) -> tuple[pa.Buffer | None, int]:
     null_count = values.count(None)
     if null_count == 0:
         return None, 0
-    return _bitmap([v is not None for v in values]), null_count
+    return bitmap([v is not None for v in values]), null_count
 
 
-def _bitmap(bits: Sequence[bool]) -> pa.Buffer:
+def bitmap(bits: Sequence[bool]) -> pa.Buffer:
     """Booleans packed to bits, by Arrow's own cast from bytes."""
     as_bytes = pa.Array.from_buffers(pa.uint8(), len(bits), [None, pa.py_buffer(bytes(bits))])
     return as_bytes.cast(pa.bool_()).buffers()[1]
@@ -91,7 +91,7 @@ def bools(values: Sequence[bool | None]) -> pa.Array:
     if values.count(None) == len(values):
         return pa.nulls(len(values), pa.bool_())
     validity, null_count = _validity(values)
-    return pa.Array.from_buffers(pa.bool_(), len(values), [validity, _bitmap([bool(v) for v in values])], null_count)
+    return pa.Array.from_buffers(pa.bool_(), len(values), [validity, bitmap([bool(v) for v in values])], null_count)
 
 
 def string_maps(values: Sequence[Mapping[str, str | None] | None]) -> pa.Array:
@@ -114,8 +114,8 @@ def structs(
     """A struct array of the children; rows where `valid` is False are null."""
     fields = [pa.field(name, child.type, (nullable or {}).get(name, True)) for name, child in children.items()]
     length = len(next(iter(children.values())))
-    bitmap, null_count = (None, 0) if valid is None or all(valid) else (_bitmap(valid), valid.count(False))
-    return pa.Array.from_buffers(pa.struct(fields), length, [bitmap], null_count, children=list(children.values()))
+    validity, null_count = (None, 0) if valid is None or all(valid) else (bitmap(valid), valid.count(False))
+    return pa.Array.from_buffers(pa.struct(fields), length, [validity], null_count, children=list(children.values()))
 
 
 TRUE = bools([True])[0]

@@ -7,7 +7,7 @@ nobody who has merely read them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headwater.log.actions import Protocol
     from headwater.log.commit import CommitActions
     from headwater.log.draft import Draft
+    from headwater.log.expressions import Expression
     from headwater.log.operands import TableShape
     from headwater.log.read_set import ReadSet
     from headwater.log.snapshot import Snapshot
@@ -49,22 +50,24 @@ class Winner:
     """The table that the winner built on."""
 
     @cached_property
+    def _files(self) -> list[Add | Remove]:
+        return list(file_actions(self.commit))
+
+    @cached_property
     def adds(self) -> list[Add]:
         """Its `add` actions."""
-        return [action for action in file_actions(self.commit) if isinstance(action, Add)]
+        return [action for action in self._files if isinstance(action, Add)]
 
     @cached_property
     def removes(self) -> list[Remove]:
         """Its `remove` actions."""
-        return [action for action in file_actions(self.commit) if isinstance(action, Remove)]
+        return [action for action in self._files if isinstance(action, Remove)]
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether the winner only added files without having read any; it says so itself."""
+        """Whether the winner only added files without having read any; only it can know, and must say so."""
         recorded = (self.commit.commit_info or {}).get("isBlindAppend")
-        if isinstance(recorded, bool):
-            return recorded
-        return False
+        return recorded is True and not self.removes
 
     def described(self) -> str:
         """For messages: the version and what it did."""
@@ -83,12 +86,22 @@ class Challenger:
 
     @property
     def is_blind_append(self) -> bool:
-        """Only adds, and nothing was read."""
+        """Nothing was read, and nothing but new rows changes (as the reference has it, if any do)."""
         return self.draft.only_adds and not self.reads.reads_data
+
+    def after(self, winner: Winner) -> Challenger:
+        """The challenger before the next winner: rows that it read may be in other files by now."""
+        moved = {canonical(remove.path) for remove in winner.removes if not remove.data_change}
+        if self.reads.paths.isdisjoint(moved):
+            return self
+        now_in = [canonical(add.path) for add in winner.adds if not add.data_change]
+        return replace(self, reads=self.reads.and_files(now_in))
 
 
 def check(challenger: Challenger, winner: Winner, shape: TableShape) -> None:
     """Raise unless the challenger's actions are still right after the winner's.
+
+    The next winner is held against `challenger.after(winner)`.
 
     Raises:
         DeltaConcurrentModificationException: they are not; the kind says why.
@@ -98,24 +111,30 @@ def check(challenger: Challenger, winner: Winner, shape: TableShape) -> None:
     _check_domains(challenger, winner)
     _check_transactions(challenger, winner)
     _check_added(challenger, winner, shape)
-    _check_removed(challenger, winner)
+    _check_removed(challenger, winner, shape)
+    _check_same_files(challenger, winner)
 
 
 def _check_protocol(challenger: Challenger, winner: Winner) -> None:
     protocol = winner.commit.table_actions.protocol
     if protocol is None:
         return
-    dropped = _features(winner.before.protocol) - _features(protocol)
     if challenger.draft.protocol is not None:
         raise _lost(ProtocolChangedException, challenger, winner, "changed the protocol, as this transaction does")
+    dropped = _features(winner.before.protocol) - _features(protocol)
     if dropped:
-        raise _lost(
-            ProtocolChangedException, challenger, winner, f"dropped table features: {', '.join(sorted(dropped))}"
-        )
+        what = f"dropped table features: {', '.join(sorted(dropped))}"
+        raise _lost(ProtocolChangedException, challenger, winner, what)
+    if _versions(protocol) < _versions(winner.before.protocol):
+        raise _lost(ProtocolChangedException, challenger, winner, "lowered the protocol's versions")
 
 
 def _features(protocol: Protocol) -> set[str]:
     return {*(protocol.reader_features or ()), *(protocol.writer_features or ())}
+
+
+def _versions(protocol: Protocol) -> tuple[int, int]:
+    return protocol.min_writer_version, protocol.min_reader_version
 
 
 def _check_metadata(challenger: Challenger, winner: Winner) -> None:
@@ -131,7 +150,7 @@ def _check_metadata(challenger: Challenger, winner: Winner) -> None:
 
 
 def _check_domains(challenger: Challenger, winner: Winner) -> None:
-    ours = {domain.domain for domain in challenger.draft.domains}
+    ours = challenger.reads.domains | {domain.domain for domain in challenger.draft.domains}
     both = sorted((ours & set(winner.commit.table_actions.domains)) - {ROW_TRACKING_DOMAIN})
     if both:
         raise _lost(
@@ -161,47 +180,78 @@ def _check_added(challenger: Challenger, winner: Winner, shape: TableShape) -> N
     added = [add for add in winner.adds if add.data_change]
     if not added:
         return
-    matching = added if reads.whole_table else _matching(reads, added, shape)
+    matching = added if reads.whole_table else _matching(reads.predicates, added, shape)
     if matching:
         what = f"added files that may hold rows this transaction has looked for: {_some([a.path for a in matching])}"
         raise _lost(ConcurrentAppendException, challenger, winner, what)
 
 
-def _matching(reads: ReadSet, added: list[Add], shape: TableShape) -> list[Add]:
-    """The added files that may hold a row matching what was read, by partition values and statistics."""
+def _matching(predicates: tuple[Expression, ...], files: list[Add], shape: TableShape) -> list[Add]:
+    """The files that may hold a row matching one of the filters, by partition values and statistics."""
     from headwater.log.file_chunks import ADD_COLUMNS, MemoryChunk
     from headwater.log.pruning import ChunkPruner
 
-    pruner = ChunkPruner(MemoryChunk(added, ADD_COLUMNS), shape)
-    found: dict[int, None] = {}
-    for predicate in reads.predicates:
+    if not predicates or not files:
+        return []
+    pruner = ChunkPruner(MemoryChunk(files, ADD_COLUMNS), shape)
+    found: set[int] = set()
+    for predicate in predicates:
         mask = pruner.may_match(predicate).to_pylist()
-        found.update(dict.fromkeys(i for i, may_match in enumerate(mask) if may_match))
-    return [added[i] for i in sorted(found)]
+        found.update(i for i, may_match in enumerate(mask) if may_match)
+    return [files[i] for i in sorted(found)]
 
 
-def _check_removed(challenger: Challenger, winner: Winner) -> None:
-    if not winner.removes:
+def _check_removed(challenger: Challenger, winner: Winner, shape: TableShape) -> None:
+    if challenger.isolation == "SnapshotIsolation" or not challenger.reads.reads_data:
         return
-    reads = challenger.reads
-    ours = {canonical(remove.path) for remove in challenger.draft.removes}
-    twice = [r.path for r in winner.removes if canonical(r.path) in ours]
-    changed = [r.path for r in winner.removes if r.data_change]
-    read = changed if reads.whole_table else [path for path in changed if canonical(path) in reads.paths]
-    if read and challenger.isolation != "SnapshotIsolation":
-        raise _lost(
-            ConcurrentDeleteReadException,
-            challenger,
-            winner,
-            f"removed files that this transaction read: {_some(read)}",
-        )
+    changed = [remove for remove in winner.removes if remove.data_change]
+    read = _read_by(challenger.reads, changed, shape)
+    if read:
+        what = f"removed files that this transaction read: {_some(read)}"
+        raise _lost(ConcurrentDeleteReadException, challenger, winner, what)
+
+
+def _read_by(reads: ReadSet, removes: list[Remove], shape: TableShape) -> list[str]:
+    """The removed files that were read."""
+    if reads.whole_table:
+        return [remove.path for remove in removes]
+    read = [remove.path for remove in removes if canonical(remove.path) in reads.paths]
+    if read or not reads.unlisted:
+        return read
+    # A tombstone may have lost its partition values: then nobody can say that its rows do not match.
+    vague = [r.path for r in removes if r.partition_values is None and shape.partition_columns]
+    known = [_as_add(r) for r in removes if r.partition_values is not None or not shape.partition_columns]
+    return vague + [add.path for add in _matching(reads.unlisted, known, shape)]
+
+
+def _as_add(remove: Remove) -> Add:
+    return Add(
+        remove.path,
+        remove.size or 0,
+        remove.partition_values or {},
+        stats=remove.stats,
+        deletion_vector=remove.deletion_vector,
+    )
+
+
+def _check_same_files(challenger: Challenger, winner: Winner) -> None:
+    """Whatever was read: two transactions that decide about one data file do not know of each other's decision."""
+    removed = {canonical(remove.path) for remove in winner.removes}
+    removed_by_us = {canonical(remove.path) for remove in challenger.draft.removes}
+    twice = sorted(removed & removed_by_us)
     if twice:
-        raise _lost(
-            ConcurrentDeleteDeleteException,
-            challenger,
-            winner,
-            f"removed files that this transaction removes: {_some(twice)}",
-        )
+        what = f"removed files that this transaction removes: {_some(twice)}"
+        raise _lost(ConcurrentDeleteDeleteException, challenger, winner, what)
+    # New files have names of their own, so these are old ones, added again (statistics, row ids, RESTORE).
+    added_by_us = {canonical(add.path) for add in challenger.draft.adds}
+    back = sorted(removed & added_by_us)
+    if back:
+        what = f"removed files that this transaction adds again: {_some(back)}"
+        raise _lost(ConcurrentDeleteReadException, challenger, winner, what)
+    again = sorted(added_by_us & {canonical(add.path) for add in winner.adds})
+    if again:
+        what = f"added the same files as this transaction: {_some(again)}"
+        raise _lost(ConcurrentAppendException, challenger, winner, what)
 
 
 def _lost(

@@ -52,11 +52,15 @@ class LogContext:
     clock_ms: Callable[[], int] = now_ms
     sleep: Callable[[float], None] = time.sleep
     new_id: Callable[[], str] = new_id
+    """A new UUID; names of files are made of them."""
     random: Callable[[], float] = random.random
     """Between 0 and 1, for waiting times."""
     trust_checksum: bool = False
     """Take protocol and metaData from the version checksum rather than from the checkpoint, where it can be matched
     with its commit: one small object instead of the footers of all parts. The log stays the judge by default."""
+    compaction_interval: int | None = None
+    """Write a log compaction file after so many commits without a checkpoint. Off by default: readers that know
+    nothing of them gain nothing, and with checkpoints every few commits nobody else does either."""
     missing_object_waits_s: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4)
     """How long to wait, try after try, for an object that a listing should have shown (spec `000`, reads)."""
 

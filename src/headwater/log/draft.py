@@ -53,8 +53,8 @@ class Draft:
 
     @property
     def only_adds(self) -> bool:
-        """Whether all file actions are `add` actions of new data."""
-        return bool(self.adds) and not self.removes and all(add.data_change for add in self.adds)
+        """Whether all file actions, if there are any, are `add` actions of new rows."""
+        return not self.removes and all(add.data_change for add in self.adds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,18 +7,20 @@ fields are written even when they have their default value.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from headwater._version import __version__
-from headwater.log.actions import DeletionVector
+from headwater.errors import InvalidCommitError
+from headwater.log.actions import Add, DeletionVector
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-    from headwater.log.actions import Add, AddCdcFile, DomainMetadata, Metadata, Protocol, Remove
+    from headwater.log.actions import AddCdcFile, DomainMetadata, Metadata, Protocol, Remove
     from headwater.log.draft import Attempt, Draft
+    from headwater.log.replay import TableState
 
 ENGINE = f"Headwater/{__version__}"
 _ENCODER = msgspec.json.Encoder()
@@ -27,9 +29,26 @@ _ENCODER = msgspec.json.Encoder()
 def encode_commit(draft: Draft, attempt: Attempt, transaction_id: str, facts: dict[str, Any]) -> bytes:
     """The bytes of a commit file. `facts` are further fields of `commitInfo` (`readVersion`, `isolationLevel`, ...)."""
     info = _commit_info(draft, attempt, transaction_id, facts)
-    lines = [_ENCODER.encode({"commitInfo": info})]
-    lines += map(_ENCODER.encode, _actions(draft))
+    try:
+        lines = [_ENCODER.encode({"commitInfo": info})]
+        lines += map(_ENCODER.encode, _actions(draft, attempt))
+    except (UnicodeEncodeError, TypeError) as error:
+        raise InvalidCommitError(f"the commit cannot be written as JSON: {error}") from error
     return b"\n".join(lines) + b"\n"
+
+
+def encode_actions(state: TableState, files: Iterable[Add | Remove]) -> bytes:
+    """Reconciled actions as newline-delimited JSON: those of a log compaction file."""
+    lines: list[object] = []
+    if state.protocol is not None:
+        lines.append({"protocol": protocol_fields(state.protocol)})
+    if state.metadata is not None:
+        lines.append({"metaData": metadata_fields(state.metadata)})
+    lines += [{"txn": txn} for txn in state.txns.values()]
+    lines += [{"domainMetadata": domain_fields(domain)} for domain in state.domains.values()]
+    for file in files:
+        lines.append({"add": _written(_Add, file)} if isinstance(file, Add) else {"remove": _written(_Remove, file)})
+    return b"".join(_ENCODER.encode(line) + b"\n" for line in lines)
 
 
 def _commit_info(draft: Draft, attempt: Attempt, transaction_id: str, facts: dict[str, Any]) -> dict[str, Any]:
@@ -56,14 +75,19 @@ def _parameter(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _actions(draft: Draft) -> Iterator[object]:
+def _actions(draft: Draft, attempt: Attempt) -> Iterator[object]:
     if draft.protocol is not None:
         yield {"protocol": protocol_fields(draft.protocol)}
     if draft.metadata is not None:
         yield {"metaData": metadata_fields(draft.metadata)}
     yield from ({"txn": txn} for txn in draft.txns)
     yield from ({"domainMetadata": domain_fields(domain)} for domain in draft.domains)
-    yield from ({"remove": _written(_Remove, remove)} for remove in draft.removes)
+    for remove in draft.removes:
+        written = _written(_Remove, remove)
+        if remove.deletion_timestamp is None:
+            # Without one the file would count as removed at the epoch, and VACUUM would not spare it.
+            written.deletion_timestamp = attempt.now_ms
+        yield {"remove": written}
     yield from ({"add": _written(_Add, add)} for add in draft.adds)
     yield from ({"cdc": _written(_AddCdcFile, cdc)} for cdc in draft.cdc)
 
@@ -142,10 +166,11 @@ class _AddCdcFile(_Written):
     tags: _Map = msgspec.UNSET
 
 
-_REQUIRED = {_Add: 5, _Remove: 2, _AddCdcFile: 4}
+_WrittenAction = TypeVar("_WrittenAction", bound=_Written)
+_REQUIRED: dict[type[_Written], int] = {_Add: 5, _Remove: 2, _AddCdcFile: 4}
 
 
-def _written(kind: type[_Written], action: Add | Remove | AddCdcFile) -> _Written:
+def _written(kind: type[_WrittenAction], action: Add | Remove | AddCdcFile) -> _WrittenAction:
     """An action for writing: optional fields that are None are left out."""
     values = [getattr(action, name) for name in kind.__struct_fields__]
     required = _REQUIRED[kind]

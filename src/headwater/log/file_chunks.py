@@ -159,6 +159,8 @@ class ParquetChunk:
 
     def __init__(self, source: ParquetObject, group: int, action: str, types: dict[str, pa.DataType]) -> None:
         self._source, self._group, self._action, self._types = source, group, action, types
+        self.place = source, group, action
+        """The file, the row group and the column, for whoever reads all of it in passing."""
         self._columns: dict[str, pa.ChunkedArray] = {}
         self._passes: Counter[str] = Counter()
 
@@ -259,7 +261,7 @@ class ParquetChunk:
         for batch in self._source.batches([leaf_name], [self._group], batch_rows, validate=validate):
             actions = leaf = batch.column(0)
             for part in path:
-                leaf = _child(leaf, part)
+                leaf = child_of(leaf, part)
             yield leaf, actions.is_valid() if actions.null_count else None
 
     def _leaf(self, path: tuple[str, ...]) -> pa.ChunkedArray | None:
@@ -280,7 +282,7 @@ class ParquetChunk:
             return _nulls(DELETION_VECTOR, self._count())
         whole = self._leaf(("deletionVector",))
         assert whole is not None, "groups_with found the column"
-        return pa.chunked_array([_as_deletion_vectors(chunk) for chunk in whole.chunks], type=DELETION_VECTOR)
+        return pa.chunked_array([as_deletion_vectors(chunk) for chunk in whole.chunks], type=DELETION_VECTOR)
 
 
 class SubsetChunk:
@@ -361,13 +363,14 @@ def _deletion_vectors(values: Sequence[DeletionVector | None]) -> pa.Array:
     return build.structs(children, valid=[v is not None for v in values])
 
 
-def _as_deletion_vectors(values: pa.StructArray) -> pa.Array:
+def as_deletion_vectors(values: pa.StructArray) -> pa.Array:
+    """Deletion vectors of any widths, in ours."""
     fields = list(DELETION_VECTOR)
-    children = [_child(values, field.name).cast(field.type) for field in fields]
+    children = [child_of(values, field.name).cast(field.type) for field in fields]
     return pa.StructArray.from_arrays(children, fields=fields, mask=children[0].is_null())
 
 
-def _child(values: pa.StructArray, name: str) -> pa.Array:
+def child_of(values: pa.StructArray, name: str) -> pa.Array:
     """A field of a struct, null where the struct is."""
     return pc.struct_field(values, [values.type.get_field_index(name)])
 

@@ -1,7 +1,7 @@
 """The `_last_checkpoint` file: a hint, and no more than that (spec: "Last Checkpoint File").
 
-It may be missing, empty, stale, corrupt, or fail its own checksum: then there is no hint and the log is listed
-from its beginning. The checksum is the MD5 of the canonical form of the JSON (spec: "JSON checksum").
+For readers it may be missing, empty, stale, corrupt, or fail its own checksum: then there is no hint and the log is
+listed from its beginning. The checksum is the MD5 of the canonical form of the JSON (spec: "JSON checksum").
 """
 
 from __future__ import annotations
@@ -11,11 +11,32 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import msgspec
+
 from headwater.errors import ObjectNotFoundError
 from headwater.log.names import LAST_CHECKPOINT
 
 if TYPE_CHECKING:
     from headwater.storage.base import ObjectStore
+
+
+class LastCheckpoint(msgspec.Struct, rename="camel", frozen=True):
+    """What is written about a checkpoint."""
+
+    version: int
+    size: int
+    """Number of actions."""
+    size_in_bytes: int
+    num_of_add_files: int
+
+
+def write_last_checkpoint(store: ObjectStore, last: LastCheckpoint) -> None:
+    """Let the hint name a checkpoint, unless it already names a newer one."""
+    known = hinted_version(store)
+    if known is not None and known > last.version:
+        return
+    fields: dict[str, Any] = msgspec.to_builtins(last)
+    store.put(LAST_CHECKPOINT, json.dumps({**fields, "checksum": json_checksum(fields)}).encode())
 
 
 def hinted_version(store: ObjectStore) -> int | None:

@@ -22,7 +22,7 @@ from headwater.log.prefetch import each, each_in_two_steps
 from headwater.log.pruning import ChunkPruner
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from headwater.log.base_files import BaseFiles
     from headwater.log.commit import FileKey
@@ -53,8 +53,8 @@ class LiveFiles:
         return ChunkPruner(self._tail_chunk, self._shape)
 
     @cached_property
-    def _replaced(self) -> _ReplacedFiles:
-        return _ReplacedFiles(list(self._tail))
+    def _replaced(self) -> ReplacedFiles:
+        return ReplacedFiles(list(self._tail))
 
     def table(self, where: Expression | None, columns: Sequence[str]) -> pa.Table:
         """The columns of all files that may hold a row matching the filter."""
@@ -137,7 +137,7 @@ class LiveFiles:
         return self._masks[index]
 
 
-class _ReplacedFiles:
+class ReplacedFiles:
     """The keys of the tail: rows of a checkpoint under one of them no longer count."""
 
     def __init__(self, keys: Sequence[FileKey]) -> None:
@@ -149,7 +149,10 @@ class _ReplacedFiles:
 
     def mask(self, chunk: FileChunk) -> pa.Array:
         """True where a row is a file action that the tail does not replace."""
-        paths = chunk.column("path")
+        return self.mask_of(chunk.column("path"), lambda rows: chunk.rows("deletionVector", rows))
+
+    def mask_of(self, paths: pa.ChunkedArray, vectors_of: Callable[[pa.Array], pa.ChunkedArray]) -> pa.Array:
+        """The same for a column of paths, and a way to get the deletion vectors of some rows (ascending numbers)."""
         live = paths.is_valid().combine_chunks()
         if not len(self._paths):
             return live
@@ -159,7 +162,7 @@ class _ReplacedFiles:
         if not len(rows):
             return live
         # The path is known to the tail; whether the logical file is depends on its deletion vector too.
-        vectors = unique_ids(chunk.rows("deletionVector", rows)).cast(pa.binary())
+        vectors = unique_ids(vectors_of(rows)).cast(pa.binary())
         full = pc.binary_join_element_wise(build.take_ascending(keys, rows), vectors, _SEPARATOR)
         replaced = pc.is_in(full, value_set=self._keys)
         return pc.replace_with_mask(live, hits, pc.invert(replaced).combine_chunks())

@@ -87,6 +87,27 @@ def checksum_key(version: int) -> str:
     return f"{LOG_DIR}{version:020d}.crc"
 
 
+def classic_checkpoint_key(version: int) -> str:
+    """The key of a checkpoint with the classic name."""
+    return f"{LOG_DIR}{version:020d}.checkpoint.parquet"
+
+
+def v2_checkpoint_key(version: int, unique: str) -> str:
+    """The key of a UUID-named checkpoint in Parquet."""
+    name = f"{version:020d}.checkpoint.{unique}.parquet"
+    assert parse(name) is not None, f"{unique!r} is no UUID: no reader would find the checkpoint"
+    return LOG_DIR + name
+
+
+def compacted_key(first: int, last: int) -> str:
+    """The key of a log compaction file.
+
+    >>> compacted_key(4, 6)
+    '_delta_log/00000000000000000004.00000000000000000006.compacted.json'
+    """
+    return f"{LOG_DIR}{first:020d}.{last:020d}.compacted.json"
+
+
 def first_key_of(version: int) -> str:
     """A key that sorts right before every log file of this version (for `list_from`)."""
     return f"{LOG_DIR}{version:020d}"

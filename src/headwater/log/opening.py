@@ -22,9 +22,10 @@ from headwater.log.checksum import VersionChecksum, read_checksum
 from headwater.log.commit import CommitActions
 from headwater.log.last_checkpoint import hinted_version
 from headwater.log.replay import commit_files, replay_files
-from headwater.log.segment import CommitFile, LogSegment, find_segment, list_log
+from headwater.log.segment import NOT_ASKED_MS, CommitFile, LogSegment, find_segment, list_log
 from headwater.log.snapshot import Snapshot
 from headwater.log.timeline import to_ms, version_at
+from headwater.storage.base import ObjectMeta
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 
     from headwater.log.actions import Metadata, Protocol
     from headwater.log.context import LogContext
-    from headwater.storage.base import ObjectMeta
 
 _ATTEMPTS = 3
 """How often the log is listed anew when commits of the listing are gone before they are read."""
@@ -52,9 +52,16 @@ def open_snapshot(
         version = version_at(ctx, to_ms(timestamp), latest.protocol, latest.metadata)
         if version == latest.version:
             return latest
-    segment, commits = _read_segment(ctx, version)
-    base = BaseFiles(None if segment.checkpoint is None else Checkpoint(ctx.store, segment.checkpoint))
-    return _snapshot(ctx, segment, base, commits)
+    for attempts_left in reversed(range(_ATTEMPTS)):
+        segment, commits = _read_segment(ctx, version)
+        base = BaseFiles(None if segment.checkpoint is None else Checkpoint(ctx.store, segment.checkpoint))
+        try:
+            return _snapshot(ctx, segment, base, commits)
+        except CorruptLogError as error:
+            # Log cleanup may have deleted the checkpoint since it was listed: then there is a newer one.
+            if attempts_left == 0 or not isinstance(error.__cause__, ObjectNotFoundError):
+                raise
+    raise AssertionError("the last attempt returns or raises")
 
 
 def refresh(snapshot: Snapshot) -> Snapshot:
@@ -85,19 +92,25 @@ def newer_commits(snapshot: Snapshot) -> Iterator[CommitActions]:
 def extend(snapshot: Snapshot, *new: CommitActions) -> Snapshot:
     """The snapshot after further commits, which are in the log already; nothing is read again."""
     ctx = snapshot.ctx
-    files = [*snapshot.segment.commits, *(_commit_file(ctx, commit) for commit in new)]
+    files = [*snapshot.segment.commits, *map(_commit_file, new)]
     segment = replace(snapshot.segment, version=new[-1].version, commits=tuple(files), commit_meta=files[-1].meta)
     extended = _snapshot(ctx, segment, snapshot.base, (*snapshot.commits, *new), known=snapshot)
+    if (extended.protocol, extended.metadata) == (snapshot.protocol, snapshot.metadata):
+        # Decoding a schema of many columns would take longer than a small commit.
+        known = ("schema", "mapping_mode", "shape")
+        vars(extended).update({name: vars(snapshot)[name] for name in known if name in vars(snapshot)})
     if "_tail" in vars(snapshot):
         vars(extended)["_tail"] = replay_files(new, before=snapshot._tail)
     if "_table_state" in vars(snapshot):
         vars(extended)["_table_state"] = snapshot._table_state.then(new)
+    if "_known_checksum" in vars(snapshot):
+        vars(extended)["_known_checksum"] = vars(snapshot)["_known_checksum"]
     return extended
 
 
 def created(ctx: LogContext, commit: CommitActions) -> Snapshot:
     """The snapshot of a table that has just got its first commit."""
-    file = _commit_file(ctx, commit)
+    file = _commit_file(commit)
     segment = LogSegment(commit.version, None, (file,), file.meta)
     return _snapshot(ctx, segment, BaseFiles(None), (commit,))
 
@@ -108,15 +121,17 @@ def _goes_on_elsewhere(snapshot: Snapshot, reached: int) -> bool:
     Commits that are gone were cleaned up behind a checkpoint; a tail that has become long had better start from one.
     """
     ctx = snapshot.ctx
+    own = snapshot.segment.commit_meta
     hint = hinted_version(ctx.store)
     if hint is None:
         latest = list_log(ctx, snapshot.version).latest
-        return latest is None or latest > reached
+        if latest is None:  # the table is gone, unless the listing lags behind
+            return own is None or not _exists(ctx, own.key)
+        return latest > reached
     if hint > reached:
         return True
     if hint > snapshot.version and len(snapshot.commits) + reached - snapshot.version > _LONG_TAIL:
         return True
-    own = snapshot.segment.commit_meta
     return reached == snapshot.version and own is not None and not _exists(ctx, own.key)
 
 
@@ -224,8 +239,8 @@ def _get_or_none(ctx: LogContext, key: str) -> bytes | None:
         return None
 
 
-def _commit_file(ctx: LogContext, commit: CommitActions) -> CommitFile:
-    return CommitFile(commit.version, commit.version, ctx.store.head(commit.key))
+def _commit_file(commit: CommitActions) -> CommitFile:
+    return CommitFile(commit.version, commit.version, ObjectMeta(commit.key, len(commit.data), NOT_ASKED_MS))
 
 
 def _exists(ctx: LogContext, key: str) -> bool:

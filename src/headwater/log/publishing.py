@@ -13,6 +13,7 @@ from headwater.errors import (
     CorruptLogError,
     InvalidUriError,
     ObjectAlreadyExistsError,
+    ObjectNotFoundError,
     StorageError,
     StoragePermissionError,
 )
@@ -22,13 +23,17 @@ from headwater.log.commit import CommitActions
 if TYPE_CHECKING:
     from headwater.log.context import LogContext
 
-_TRIES = 5
-_REFUSALS = (StoragePermissionError, InvalidUriError)
-"""The store did not even try. After any other failure the object may be there."""
+_WAITS_S = (0.05, 0.1, 0.2, 0.4)
+"""Between the tries. The store itself has repeated each of them already, where that makes sense."""
+_REFUSALS = (StoragePermissionError, InvalidUriError, ObjectNotFoundError)
+"""The store did not even try (there is no such bucket, say). After any other failure the object may be there."""
 
 
-def publish(ctx: LogContext, version: int, data: bytes, transaction_id: str) -> bool:
-    """Write a commit; False when another writer has this version.
+def publish(ctx: LogContext, version: int, data: bytes, transaction_id: str) -> CommitActions | None:
+    """Write a commit.
+
+    Returns:
+        None when the commit is in the log; the commit of another writer when that one has this version.
 
     Raises:
         CommitStateUnknownError: the store failed so often that nobody can say whether the commit is there.
@@ -36,44 +41,45 @@ def publish(ctx: LogContext, version: int, data: bytes, transaction_id: str) -> 
     """
     key = names.commit_key(version)
     unsure: StorageError | None = None
-    for wait_s in (*_waits_s(), None):
+    for wait_s in (*_WAITS_S, None):
         try:
             ctx.store.put_if_absent(key, data)
-        except ObjectAlreadyExistsError:
-            return _is_ours(ctx, version, transaction_id, unsure)
+        except ObjectAlreadyExistsError as error:
+            return _unless_ours(ctx, version, transaction_id, unsure or error)
         except StorageError as error:
             if unsure is None and isinstance(error, _REFUSALS):
                 raise
             unsure = error
         else:
-            return True
+            return None
         if wait_s is not None:
             ctx.sleep(wait_s)
+    assert unsure is not None, "every try has failed"
+    return _unless_ours(ctx, version, transaction_id, unsure)
+
+
+def _unless_ours(ctx: LogContext, version: int, transaction_id: str, unsure: StorageError) -> CommitActions | None:
+    """The commit that is there; None if it is our own, whose answer was lost."""
+    problem = unsure
+    for wait_s in (*ctx.missing_object_waits_s, None):
+        try:
+            commit = CommitActions.of(version, ctx.store.get(names.commit_key(version)))
+        except StorageError as error:
+            problem = error
+        else:
+            return None if _transaction_of(commit) == transaction_id else commit
+        if wait_s is not None:
+            ctx.sleep(wait_s)
+    # That it is not there now does not say that a request that is still on its way will not put it there.
     raise CommitStateUnknownError(
         f"{ctx.uri}: the store did not say whether it wrote version {version} (transaction {transaction_id}): "
-        f"{unsure}. "
+        f"{unsure}. Reading it gave no answer either: {problem}. "
         "Look at the table's history before you run the operation again."
     ) from unsure
 
 
-def _waits_s() -> tuple[float, ...]:
-    return tuple(0.05 * 2**n for n in range(_TRIES - 1))
-
-
-def _is_ours(ctx: LogContext, version: int, transaction_id: str, unsure: StorageError | None) -> bool:
-    """Whether the commit that is there is our own, whose answer was lost."""
-    key = names.commit_key(version)
-    for wait_s in (*ctx.missing_object_waits_s, None):
-        try:
-            commit = CommitActions(version, version, key, ctx.store.get(key))
-            return (commit.commit_info or {}).get("txnId") == transaction_id
-        except StorageError as error:
-            if wait_s is None:
-                raise CommitStateUnknownError(
-                    f"{ctx.uri}: version {version} exists but cannot be read, so nobody can say whether it is the "
-                    f"commit of transaction {transaction_id}: {error}"
-                ) from (unsure or error)
-            ctx.sleep(wait_s)
-        except CorruptLogError:
-            return False
-    raise AssertionError("the last wait ends the loop")
+def _transaction_of(commit: CommitActions) -> object:
+    try:
+        return (commit.commit_info or {}).get("txnId")
+    except CorruptLogError:
+        return None  # not what we wrote; whoever replays it will say what is wrong with it

@@ -25,7 +25,7 @@ _UNITS_US = {
 }
 _INTERVAL = re.compile(r"(?:interval\b)?((?:\s*[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?\s*[a-z]+)+)\s*")
 _PART = re.compile(r"([+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]+)")
-_WEEK_MS = 604_800_000
+DAY_MS = 86_400_000
 
 
 def parse_interval_ms(text: str) -> int:
@@ -54,4 +54,10 @@ def parse_interval_ms(text: str) -> int:
 def tombstone_retention_ms(configuration: Mapping[str, str]) -> int:
     """How long removed files stay (`delta.deletedFileRetentionDuration`, one week by default)."""
     declared = configuration.get("delta.deletedFileRetentionDuration")
-    return _WEEK_MS if declared is None else parse_interval_ms(declared)
+    return 7 * DAY_MS if declared is None else parse_interval_ms(declared)
+
+
+def log_retention_ms(configuration: Mapping[str, str]) -> int:
+    """How long commits stay (`delta.logRetentionDuration`, 30 days by default)."""
+    declared = configuration.get("delta.logRetentionDuration")
+    return 30 * DAY_MS if declared is None else parse_interval_ms(declared)

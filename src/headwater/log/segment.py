@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from headwater.log.names import Kind
     from headwater.storage.base import ObjectMeta
 
+NOT_ASKED_MS = -1
+"""The modification time of a commit that is known by its content: the store was not asked for it."""
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFiles:

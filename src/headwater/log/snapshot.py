@@ -15,6 +15,7 @@ from headwater.log.commit import CommitActions
 from headwater.log.history import CommitSummary, read_history
 from headwater.log.replay import TableState, replay_files
 from headwater.log.schema import StructType, mapping_mode
+from headwater.log.segment import NOT_ASKED_MS
 from headwater.log.timeline import first_in_commit_version, in_commit_timestamps_enabled
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Snapshot:
         if meta is None:
             assert self.segment.checkpoint is not None, "a version has a commit or a checkpoint"
             meta = self.segment.checkpoint.files[0]
-        return meta.modified_ms
+        return self.ctx.store.head(meta.key).modified_ms if meta.modified_ms == NOT_ASKED_MS else meta.modified_ms
 
     def _newest_commit(self, key: str) -> CommitActions:
         if self.commits and self.commits[-1].key == key:

@@ -207,8 +207,8 @@ def _text_bounds(texts: Iterable[pa.Array], leaves: Sequence[Leaf]) -> dict[Leaf
 
     def arrays(rows: list[Any]) -> Iterator[pa.Array]:
         for i, leaf in enumerate(leaves):
-            yield _bounds(decoder.values(rows, "min_values", i), leaf.type, upper=False)
-            yield _bounds(decoder.values(rows, "max_values", i), leaf.type, upper=True)
+            yield bound_values(decoder.values(rows, "min_values", i), leaf.type, upper=False)
+            yield bound_values(decoder.values(rows, "max_values", i), leaf.type, upper=True)
 
     types = [comparable_type(leaf.type) or pa.null() for leaf in leaves for _ in range(2)]
     columns = _decoded(decoder, texts, arrays, types)
@@ -222,10 +222,10 @@ def _text_counts(
     decoder = StatsDecoder(leaves, "counts")
 
     def arrays(rows: list[Any]) -> Iterator[pa.Array]:
-        yield _counts([row.num_records for row in rows])
+        yield count_values([row.num_records for row in rows])
         yield build.bools([row.tight_bounds for row in rows])
         for i in range(len(leaves)):
-            yield _counts(decoder.values(rows, "null_count", i))
+            yield count_values(decoder.values(rows, "null_count", i))
 
     columns = _decoded(decoder, texts, arrays, [pa.int64(), pa.bool_(), *[pa.int64()] * len(leaves)])
     return (columns[0], columns[1]), dict(zip(leaves, columns[2:], strict=True))
@@ -251,7 +251,7 @@ def _slices(texts: Iterable[pa.Array]) -> Iterator[pa.Array]:
             yield text.slice(start, _DECODED_TOGETHER)
 
 
-def _counts(values: list[int | None]) -> pa.Array:
+def count_values(values: list[int | None]) -> pa.Array:
     """Row counts; one that no file can have is not known."""
     try:
         return build.int64s(values)
@@ -259,7 +259,7 @@ def _counts(values: list[int | None]) -> pa.Array:
         return build.int64s([v if v is not None and 0 <= v < 2**63 else None for v in values])
 
 
-def _bounds(values: list[Any], type_: DataType, *, upper: bool) -> pa.Array:
+def bound_values(values: list[Any], type_: DataType, *, upper: bool) -> pa.Array:
     """Decoded JSON values as an array of the comparable type."""
     target = comparable_type(type_)
     if target is None:

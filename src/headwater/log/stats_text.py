@@ -6,6 +6,8 @@ spec's form (binary, variants) are left out, as a writer would leave them out.
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -14,6 +16,7 @@ from headwater.log import columns as build
 _ESCAPES = {"\\": "\\\\", '"': '\\"'} | {
     chr(code): {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r"}.get(code, f"\\u{code:04x}") for code in range(32)
 }
+_SPECIAL = re.compile(rb'[\x00-\x1f"\\]')
 _NOTHING = build.strings([None])[0]
 
 
@@ -62,6 +65,9 @@ def _numbers(values: pa.Array) -> pa.Array:
 
 
 def _escaped(text: pa.Array) -> pa.Array:
+    data = text.buffers()[2]
+    if data is None or _SPECIAL.search(data) is None:  # one look at all bytes, not 34 looks at each text
+        return text
     for plain, escaped in _ESCAPES.items():
         if pc.any(pc.match_substring(text, plain)).as_py():
             text = pc.replace_substring(text, plain, escaped)

@@ -112,8 +112,23 @@ def version_at(ctx: LogContext, timestamp_ms: int, protocol: Protocol, metadata:
     first, last = versions[0], versions[-1]
     if timestamp_ms < times.of(first) or timestamp_ms > times.of(last):
         raise _outside(ctx, (first, times.of(first)), (last, times.of(last)), timestamp_ms)
+    return _newest_at(timestamp_ms, versions, times, metadata)
+
+
+def newest_commit_at(
+    ctx: LogContext, listing: LogListing, timestamp_ms: int, protocol: Protocol, metadata: Metadata
+) -> int | None:
+    """The newest version in a listing that can be loaded and was committed at a point in time or before, if any."""
+    versions = loadable_commits(listing)
+    times = _CommitTimes(ctx, modification_times(listing), first_in_commit_version(protocol, metadata))
+    if not versions or timestamp_ms < times.of(versions[0]):
+        return None
+    return _newest_at(timestamp_ms, versions, times, metadata)
+
+
+def _newest_at(timestamp_ms: int, versions: list[int], times: _CommitTimes, metadata: Metadata) -> int:
     enabled = times.in_commit_from
-    if enabled is not None and first < enabled <= last:
+    if enabled is not None and versions[0] < enabled <= versions[-1]:
         # Only one side of the change counts, whatever the times of the other say.
         enabled_ms = _number(metadata, "delta.inCommitTimestampEnablementTimestamp")
         after = timestamp_ms >= (times.of(enabled) if enabled_ms is None else enabled_ms)

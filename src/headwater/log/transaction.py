@@ -10,15 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import ConcurrentWriteException, InvalidCommitError
-from headwater.log.commit import CommitActions, file_key
+from headwater.errors import ConcurrentWriteException, CorruptLogError, InvalidCommitError
+from headwater.log.commit import CommitActions
 from headwater.log.conflicts import Challenger, Winner, check
 from headwater.log.draft import Attempt, Draft, Operation
+from headwater.log.draft_checks import check_actions, check_rearrangement
 from headwater.log.encoding import encode_commit
-from headwater.log.opening import extend, newer_commits
+from headwater.log.opening import created, extend, newer_commits
+from headwater.log.overtaken import check_not_overtaken, created_by_another
 from headwater.log.paths import canonical
 from headwater.log.publishing import publish
 from headwater.log.read_set import ReadSet
+from headwater.log.replay import commit_files
+from headwater.log.upkeep import keep_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 1_000
 """How often a commit is tried before it gives up; each loss means that somebody else has succeeded."""
 _FIRST_WAIT_S = 0.002
-_LONGEST_WAIT_S = 1.0
+_LONGEST_WAIT_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +65,15 @@ class Transaction:
         self.id = ctx.new_id()
         """Recorded in the commit, by which its writer knows it again."""
         self._reads = ReadSet()
-        self._draft = Draft(Operation(""))
+        self._adds: list[Add] = []
+        self._removes: list[Remove] = []
+        self._cdc: list[AddCdcFile] = []
+        self._txns: list[Txn] = []
+        self._domains: list[DomainMetadata] = []
+        self._metadata: Metadata | None = None
+        self._protocol: Protocol | None = None
         self._isolation: IsolationLevel | None = None
+        self._is_used = False
         if snapshot is not None:
             ctx.check_writable(snapshot.protocol, snapshot.metadata)
 
@@ -74,8 +85,10 @@ class Transaction:
             raise InvalidCommitError(f"{self.ctx.uri} does not exist yet: there are no files to read.")
         wanted = None if columns is None else list(dict.fromkeys([*columns, "path"]))
         files = self.snapshot.files(where, wanted)
-        self._reads = self._reads.and_all() if where is None else self._reads.and_matching(where)
-        self.reads_paths(files.column("path").to_pylist())
+        if where is None:
+            self._reads = self._reads.and_all()
+        else:
+            self._reads = self._reads.and_listed(where, map(canonical, files.column("path").to_pylist()))
         return files
 
     def reads_paths(self, paths: Iterable[str]) -> None:
@@ -95,50 +108,67 @@ class Transaction:
         self._reads = self._reads.and_app(app_id)
         return None if self.snapshot is None else self.snapshot.app_transactions.get(app_id)
 
+    def domain_of(self, name: str) -> str | None:
+        """The configuration of a metadata domain; nobody else may change it until the commit."""
+        self._reads = self._reads.and_domain(name)
+        return None if self.snapshot is None else self.snapshot.domain_metadata.get(name)
+
     # --- what changes ------------------------------------------------------------------------------
 
     @property
     def draft(self) -> Draft:
         """What the transaction asks for so far."""
-        return self._draft
+        return self._draft(Operation(""))
 
     def add(self, files: Iterable[Add]) -> None:
         """Add data files (already written, under unique names)."""
-        self._draft = replace(self._draft, adds=(*self._draft.adds, *files))
+        self._adds.extend(files)
 
     def remove(self, files: Iterable[Remove]) -> None:
         """Remove data files."""
-        self._draft = replace(self._draft, removes=(*self._draft.removes, *files))
+        self._removes.extend(files)
 
     def add_changes(self, files: Iterable[AddCdcFile]) -> None:
         """Add change data files."""
-        self._draft = replace(self._draft, cdc=(*self._draft.cdc, *files))
+        self._cdc.extend(files)
 
     def set_metadata(self, metadata: Metadata) -> None:
         """Replace the table's `metaData`."""
-        self._draft = replace(self._draft, metadata=metadata)
+        self._metadata = metadata
 
     def set_protocol(self, protocol: Protocol) -> None:
         """Replace the table's `protocol`."""
-        self._draft = replace(self._draft, protocol=protocol)
+        self._protocol = protocol
 
     def record_progress(self, txn: Txn) -> None:
         """Record how far an application has come (an idempotent write)."""
-        self._draft = replace(self._draft, txns=(*self._draft.txns, txn))
+        self._txns.append(txn)
 
     def set_domain(self, domain: DomainMetadata) -> None:
         """Set (or, with `removed`, remove) a metadata domain."""
-        self._draft = replace(self._draft, domains=(*self._draft.domains, domain))
+        self._domains.append(domain)
 
     @property
     def metadata(self) -> Metadata | None:
         """The `metaData` that will be in force after the commit, as far as this transaction knows."""
-        return self._draft.metadata or (None if self.snapshot is None else self.snapshot.metadata)
+        return self._metadata or (None if self.snapshot is None else self.snapshot.metadata)
 
     @property
     def protocol(self) -> Protocol | None:
         """The `protocol` that will be in force after the commit, as far as this transaction knows."""
-        return self._draft.protocol or (None if self.snapshot is None else self.snapshot.protocol)
+        return self._protocol or (None if self.snapshot is None else self.snapshot.protocol)
+
+    def _draft(self, operation: Operation) -> Draft:
+        return Draft(
+            operation,
+            adds=tuple(self._adds),
+            removes=tuple(self._removes),
+            cdc=tuple(self._cdc),
+            txns=tuple(self._txns),
+            domains=tuple(self._domains),
+            protocol=self._protocol,
+            metadata=self._metadata,
+        )
 
     # --- the commit --------------------------------------------------------------------------------
 
@@ -157,42 +187,52 @@ class Transaction:
             InvalidCommitError: the protocol or a property of the table forbids the commit.
             CommitStateUnknownError: the store did not say whether the commit was written.
         """
-        draft = replace(self._draft, operation=operation)
-        _check_actions(draft)
-        self._isolation = isolation
-        base = self.snapshot
-        for attempt_number in range(1, MAX_ATTEMPTS + 1):
-            attempt = self._attempt(draft, base)
-            final = draft
-            for rule in self.ctx.commit_rules:
-                final = rule(final, attempt)
-            attempt = replace(
-                attempt,
-                protocol=final.protocol or attempt.protocol,
-                metadata=final.metadata or attempt.metadata,
+        if self._is_used:
+            raise InvalidCommitError(
+                f"{self.ctx.uri}: this transaction was committed before, or tried to be. Make a new one."
             )
-            self.ctx.check_writable(attempt.protocol, attempt.metadata)
-            data = encode_commit(final, attempt, self.id, self._facts(draft))
-            if publish(self.ctx, attempt.version, data, self.id):
-                return self._committed(base, attempt.version, data, attempt_number)
-            base = self._after_winners(draft, base)
+        draft = self._draft(operation)
+        check_actions(draft)
+        check_rearrangement(draft, self.snapshot)
+        self._is_used, self._isolation = True, isolation
+        challenger, base = self._challenger(draft), self.snapshot
+        facts = self._facts(challenger)
+        for attempt_number in range(1, MAX_ATTEMPTS + 1):
+            check_not_overtaken(self.ctx, base)
+            final, attempt = self._completed(draft, base)
+            commit = _readable(CommitActions.of(attempt.version, encode_commit(final, attempt, self.id, facts)))
+            winner = publish(self.ctx, commit.version, commit.data, self.id)
+            if winner is None:
+                # From here on nothing may fail: the commit has happened.
+                snapshot = created(self.ctx, commit) if base is None else extend(base, commit)
+                return Committed(commit.version, keep_up(snapshot, base), attempt_number)
+            challenger, base = self._after_winners(challenger, base, winner)
             self.ctx.sleep(self._wait_s(attempt_number))
         raise ConcurrentWriteException(
             f"{self.ctx.uri}: {operation.name} lost the race for the next version {MAX_ATTEMPTS} times. "
             "There are very many writers: let some of them wait, or write less often."
         )
 
-    def _attempt(self, draft: Draft, base: Snapshot | None) -> Attempt:
+    def _completed(self, draft: Draft, base: Snapshot | None) -> tuple[Draft, Attempt]:
+        """The actions for the next version: what was asked for, completed by the rules of the table as it is now."""
         protocol = draft.protocol or (None if base is None else base.protocol)
         metadata = draft.metadata or (None if base is None else base.metadata)
         if protocol is None or metadata is None:
             raise InvalidCommitError(f"{self.ctx.uri}: the first commit of a table needs protocol and metaData.")
         version = 0 if base is None else base.version + 1
-        return Attempt(version, base, protocol, metadata, self.ctx.clock_ms())
+        attempt = Attempt(version, base, protocol, metadata, self.ctx.clock_ms())
+        final = draft
+        for rule in self.ctx.commit_rules:
+            final = rule(final, attempt)
+        attempt = replace(attempt, protocol=final.protocol or protocol, metadata=final.metadata or metadata)
+        self.ctx.check_readable(attempt.protocol, attempt.metadata)
+        self.ctx.check_writable(attempt.protocol, attempt.metadata)
+        if final is not draft:
+            check_actions(final)
+        return final, attempt
 
-    def _facts(self, draft: Draft) -> dict[str, Any]:
+    def _facts(self, challenger: Challenger) -> dict[str, Any]:
         """What the commit says about its reads."""
-        challenger = self._challenger(draft)
         facts: dict[str, Any] = {"isolationLevel": challenger.isolation, "isBlindAppend": challenger.is_blind_append}
         return facts if self.snapshot is None else {"readVersion": self.snapshot.version, **facts}
 
@@ -208,28 +248,22 @@ class Transaction:
         declared = configuration.get("delta.isolationLevel", "Serializable").lower()
         return "WriteSerializable" if declared == "writeserializable" else "Serializable"
 
-    def _after_winners(self, draft: Draft, base: Snapshot | None) -> Snapshot:
+    def _after_winners(
+        self, challenger: Challenger, base: Snapshot | None, first: CommitActions
+    ) -> tuple[Challenger, Snapshot]:
         """The newest table, if this transaction does not conflict with any commit that made it."""
-        challenger = self._challenger(draft)
         if base is None:
-            raise ConcurrentWriteException(
-                f"{self.ctx.uri}: {draft.operation.name} cannot create the table, because another writer just has. "
-                "Run the operation again on the table that is there now.",
-                winner=0,
-            )
+            raise created_by_another(self.ctx)
+        base, challenger = self._after_winner(challenger, base, first)
         for commit in newer_commits(base):
-            check(challenger, Winner(commit, base), base.shape)
-            base = extend(base, commit)
-        return base
+            base, challenger = self._after_winner(challenger, base, commit)
+        return challenger, base
 
-    def _committed(self, base: Snapshot | None, version: int, data: bytes, attempts: int) -> Committed:
-        """After the commit: the table as it is now, and the upkeep of the log, which can no longer fail the commit."""
-        from headwater.log.opening import created
-        from headwater.log.upkeep import keep_up
-
-        commit = CommitActions.of(version, data)
-        snapshot = created(self.ctx, commit) if base is None else extend(base, commit)
-        return Committed(version, keep_up(snapshot, base), attempts)
+    @staticmethod
+    def _after_winner(challenger: Challenger, base: Snapshot, commit: CommitActions) -> tuple[Snapshot, Challenger]:
+        winner = Winner(commit, base)
+        check(challenger, winner, base.shape)
+        return extend(base, commit), challenger.after(winner)
 
     def _wait_s(self, attempt: int) -> float:
         """Random, so that writers who lost together do not meet again; longer after every loss."""
@@ -237,26 +271,11 @@ class Transaction:
         return self.ctx.random() * longest
 
 
-def _check_actions(draft: Draft) -> None:
-    """One action per key (spec: "Delta Log Entries"), and none that says nothing."""
-    for kind, paths in (("add", draft.adds), ("remove", draft.removes)):
-        seen: set[str] = set()
-        for action in paths:
-            path = canonical(action.path)
-            if path in seen:
-                raise InvalidCommitError(f"a commit may have only one {kind} action for the file {action.path!r}.")
-            seen.add(path)
-    added = {file_key(add) for add in draft.adds}
-    for remove in draft.removes:
-        if file_key(remove) in added:
-            raise InvalidCommitError(f"a commit may not both add and remove the logical file {remove.path!r}.")
-    _check_unique("txn", [txn.app_id for txn in draft.txns])
-    _check_unique("domainMetadata", [domain.domain for domain in draft.domains])
-    if any(cdc.data_change for cdc in draft.cdc):
-        raise InvalidCommitError("cdc actions do not change data: their dataChange must be false.")
-
-
-def _check_unique(kind: str, names: list[str]) -> None:
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidCommitError(f"a commit may have only one {kind} action for {twice!r}.")
+def _readable(commit: CommitActions) -> CommitActions:
+    """The commit, if it says to a reader what it should: once it is in the log, nobody can take it back."""
+    try:
+        _ = commit.table_actions, commit.commit_info
+        commit_files(commit)
+    except CorruptLogError as error:
+        raise InvalidCommitError(f"the commit would not be readable: {error}") from error
+    return commit

@@ -21,5 +21,49 @@ def keep_up(snapshot: Snapshot, before: Snapshot | None) -> Snapshot:
     Returns:
         The same version of the table, from its new checkpoint where one was written.
     """
-    del before
-    return snapshot
+    from headwater.log.checksum_writer import write_checksum
+
+    try:
+        write_checksum(snapshot, before)
+    except Exception:
+        _LOG.warning("%s: no checksum for version %d", snapshot.uri, snapshot.version, exc_info=True)
+    try:
+        _compact(snapshot)
+    except Exception:
+        _LOG.warning("%s: no log compaction at version %d", snapshot.uri, snapshot.version, exc_info=True)
+    try:
+        return _checkpoint(snapshot)
+    except Exception:
+        _LOG.warning("%s: no checkpoint of version %d", snapshot.uri, snapshot.version, exc_info=True)
+        return snapshot
+
+
+def _compact(snapshot: Snapshot) -> None:
+    """Every so many commits after a checkpoint, if the context asks for it."""
+    interval = snapshot.ctx.compaction_interval
+    if interval is None:
+        return
+    checkpoint = snapshot.segment.checkpoint
+    since = snapshot.version if checkpoint is None else snapshot.version - checkpoint.version - 1
+    if (since + 1) % interval == 0:
+        from headwater.log.compaction import compact_log
+
+        compact_log(snapshot, snapshot.version - interval + 1, snapshot.version)
+
+
+def _checkpoint(snapshot: Snapshot) -> Snapshot:
+    """A checkpoint every `delta.checkpointInterval` commits, and then the cleanup of what it covers."""
+    from headwater.log.checkpoint_policy import checkpoint_interval
+
+    if snapshot.version == 0 or snapshot.version % checkpoint_interval(snapshot):
+        return snapshot
+    from headwater.log.checkpoint_writer import write_checkpoint
+    from headwater.log.checksum_writer import carry_over
+    from headwater.log.cleanup import clean_up
+
+    rebased = carry_over(snapshot, write_checkpoint(snapshot))
+    try:
+        clean_up(rebased)
+    except Exception:
+        _LOG.warning("%s: the log was not cleaned up at version %d", snapshot.uri, snapshot.version, exc_info=True)
+    return rebased

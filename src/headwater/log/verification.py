@@ -14,7 +14,7 @@ import msgspec
 
 from headwater.errors import CorruptLogError
 from headwater.log import names
-from headwater.log.checksum import Discrepancy, VersionChecksum, read_checksum
+from headwater.log.checksum import DELETED_RECORD_BIN_STARTS, Discrepancy, VersionChecksum, read_checksum
 from headwater.log.commit import CommitActions, file_key
 from headwater.log.illegal_actions import illegal_actions
 from headwater.log.paths import canonical
@@ -31,8 +31,6 @@ _Pair = tuple[str, Any, Any]
 
 _File = tuple[str, str | None, int, int | None, list[tuple[str, str]]]
 """Canonical path, deletion vector id, size, modification time and partition values."""
-
-_DELETED_BIN_STARTS = (0, 1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 2_147_483_647)
 
 
 def verify(snapshot: Snapshot) -> list[Discrepancy]:
@@ -69,8 +67,9 @@ def _required(snapshot: Snapshot, checksum: VersionChecksum) -> Iterator[_Pair]:
 
 
 def _optional(snapshot: Snapshot, checksum: VersionChecksum) -> Iterator[_Pair]:
-    recorded = snapshot.timestamp if snapshot.has_in_commit_timestamps else None
-    yield "inCommitTimestampOpt", recorded, checksum.in_commit_timestamp_opt
+    if snapshot.segment.commit_meta is not None:  # otherwise nothing in the log still tells it
+        recorded = snapshot.timestamp if snapshot.has_in_commit_timestamps else None
+        yield "inCommitTimestampOpt", recorded, checksum.in_commit_timestamp_opt
     transaction = _transaction_id(snapshot)
     if transaction is not None:
         yield "txnId", transaction, checksum.txn_id
@@ -129,7 +128,7 @@ def _deletions(snapshot: Snapshot, checksum: VersionChecksum) -> Iterator[_Pair]
     yield "numDeletionVectorsOpt", len(cardinalities), checksum.num_deletion_vectors_opt
     yield "numDeletedRecordsOpt", sum(cardinalities), checksum.num_deleted_records_opt
     if histogram is not None:
-        positions = _positions(cardinalities, _DELETED_BIN_STARTS)
+        positions = _positions(cardinalities, DELETED_RECORD_BIN_STARTS)
         counts = [end - start for start, end in pairwise(positions)]
         counts[0] += snapshot.num_files - len(cardinalities)
         yield "deletedRecordCountsHistogramOpt", counts, histogram.deleted_record_counts

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+_UTILS = "org.apache.spark.sql.api.python.PythonSQLUtils"
 _MAX_CHUNK_BYTES = 32 * 2**20
 """A local relation has a largest size, which is set to twice this in our own session."""
 
@@ -42,15 +43,15 @@ def rows(spark: SparkSession, table: pa.Table, schema_json: str) -> JavaObject:
 def _rows_of_one_chunk(spark: SparkSession, session: JavaObject, table: pa.Table, schema_json: str) -> JavaObject:
     import pyarrow as pa
 
-    utils = jvm_of(spark).static("org.apache.spark.sql.api.python.PythonSQLUtils")
+    jvm = jvm_of(spark)
     descriptor, path = tempfile.mkstemp(prefix="headwater-", suffix=".arrow")
     try:
         with os.fdopen(descriptor, "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
             stream.write_table(table)
-        batches = utils.readArrowStreamFromFile(path)
+        batches = jvm.call(_UTILS, "readArrowStreamFromFile", path)
     finally:
         os.unlink(path)
-    plan = utils.toDataFrame(batches, schema_json, session).queryExecution().analyzed()
+    plan = jvm.call(_UTILS, "toDataFrame", batches, schema_json, session).queryExecution().analyzed()
     return plan.data()
 
 

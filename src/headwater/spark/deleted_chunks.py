@@ -1,4 +1,4 @@
-"""Deletion vectors without the JVM's help: a broadcast anti-join with chunks of bitmaps.
+"""Deletion vectors without the JVM's help: a broadcast join with chunks of bitmaps.
 
 Every 65,536 rows of a file that have a deleted one among them are one row of a small DataFrame: the number of the
 file's vector, the number of the chunk, and its bits as an array of 64-bit integers. A row of the table is dropped when
@@ -28,6 +28,8 @@ _CHUNK_BITS = 16
 _WORD_BITS = 6
 _WORDS_PER_CHUNK = 2 ** (_CHUNK_BITS - _WORD_BITS)
 _KEY, _WORDS = "__headwater_chunk", "__headwater_words"
+BITMAP_COLUMN = "__headwater_bitmap"
+"""The number of the bitmap that has a row; see `rows_by_bitmap`."""
 
 
 class DeletedChunks:
@@ -51,14 +53,48 @@ class DeletedChunks:
 
     def without_deleted(self, spark: SparkSession, frame: DataFrame) -> DataFrame:
         """The rows that are not deleted, of a scan that has the column with the numbers."""
-        if not self._serialized:
-            return frame
-        sf = functions()
-        chunks = spark.createDataFrame(chunk_table(self._serialized))
-        row = sf.col("_metadata.row_index")
-        here = sf.shiftleft(sf.col(VECTOR_COLUMN).cast("long"), 32).bitwiseOR(sf.shiftright(row, _CHUNK_BITS))
-        deleted = (here == sf.col(_KEY)) & (_bit(row) == 1)
-        return frame.join(sf.broadcast(chunks), deleted, "left_anti")
+        return without_rows(spark, frame, self._serialized)
+
+
+def without_rows(spark: SparkSession, frame: DataFrame, serialized: list[bytes]) -> DataFrame:
+    """The rows of a scan that are not in the bitmap of their file.
+
+    Args:
+        spark: the session.
+        frame: the scan; its column `VECTOR_COLUMN` is the number of the file's bitmap, or null.
+        serialized: the bitmaps, in the portable format.
+    """
+    if not serialized:
+        return frame
+    chunks = spark.createDataFrame(chunk_table(serialized))
+    return frame.join(functions().broadcast(chunks), _in_chunk(), "left_anti")
+
+
+def rows_by_bitmap(spark: SparkSession, frame: DataFrame, serialized: list[bytes], owners: list[int]) -> DataFrame:
+    """The rows of a scan that are in bitmaps of their file, once for each: `BITMAP_COLUMN` says which one.
+
+    Args:
+        spark: the session.
+        frame: the scan; its column `VECTOR_COLUMN` is the number of the file.
+        serialized: the bitmaps, in the portable format.
+        owners: for each bitmap the number of its file.
+    """
+    import pyarrow.compute as pc
+
+    table = chunk_table(serialized)
+    bitmaps = pc.shift_right(table.column(_KEY), 32)
+    files = pc.shift_left(int64s(owners).take(bitmaps), 32)
+    keys = pc.bit_wise_or(files, pc.bit_wise_and(table.column(_KEY), 2**32 - 1))
+    table = table.set_column(0, _KEY, keys).append_column(BITMAP_COLUMN, bitmaps.cast("int32"))
+    return frame.join(functions().broadcast(spark.createDataFrame(table)), _in_chunk())
+
+
+def _in_chunk() -> Column:
+    """Whether a row of a scan meets its chunk there, and its bit is set."""
+    sf = functions()
+    row = sf.col("_metadata.row_index")
+    here = sf.shiftleft(sf.col(VECTOR_COLUMN).cast("long"), 32).bitwiseOR(sf.shiftright(row, _CHUNK_BITS))
+    return (here == sf.col(_KEY)) & (_bit(row) == 1)
 
 
 def _bit(row: Column) -> Column:

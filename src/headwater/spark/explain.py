@@ -7,18 +7,45 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.spark.functions import is_connect
 from headwater.spark.marked_plans import connect_scans, python_scans
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from headwater.spark.jvm import JavaObject
-    from headwater.spark.snapshot_files import SnapshotFiles
 
-_SOURCES: weakref.WeakValueDictionary[str, SnapshotFiles] = weakref.WeakValueDictionary()
+SPARK_ROAD = "Spark's Parquet reader"
+
+
+class Explained(Protocol):
+    """The files of a scan, as far as a summary tells of them."""
+
+    @property
+    def root(self) -> str:
+        """The table's location, in the spelling of Hadoop's `Path`."""
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+
+    @property
+    def num_files(self) -> int:
+        """The number of all files."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files."""
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether rows of some file are left out by a deletion vector."""
+
+
+_SOURCES: weakref.WeakValueDictionary[str, Explained] = weakref.WeakValueDictionary()
 """The sources of living scans, by name: the JVM knows an index only by its text."""
 
 
@@ -34,7 +61,7 @@ class ScanSummary:
     size_bytes_kept: int
     size_bytes_total: int
     deletion_vectors: bool
-    road: str = "Spark's Parquet reader"
+    road: str
     """What reads the files."""
 
     def __str__(self) -> str:
@@ -46,9 +73,34 @@ class ScanSummary:
         )
 
 
-def register(source: SnapshotFiles) -> None:
-    """Let scans of this source be explained for as long as it lives."""
-    _SOURCES[source.name] = source
+def summary_of(source: Explained, rows: pa.Table, road: str) -> ScanSummary:
+    """The summary of a scan that reads these of the source's files: `rows` has a column `size`."""
+    import pyarrow.compute as pc
+
+    return _summary(source, rows.num_rows, pc.sum(rows.column("size")).as_py() or 0, road)
+
+
+def _summary(source: Explained, num_files: int, size_bytes: int, road: str) -> ScanSummary:
+    return ScanSummary(
+        table=source.root,
+        version=source.version,
+        files_kept=num_files,
+        files_total=source.num_files,
+        size_bytes_kept=size_bytes,
+        size_bytes_total=source.size_bytes,
+        deletion_vectors=source.has_vectors,
+        road=road,
+    )
+
+
+def register(name: str, source: Explained) -> None:
+    """Let scans of a source be explained for as long as it lives.
+
+    Args:
+        name: the text of the file index that lists it.
+        source: the files.
+    """
+    _SOURCES[name] = source
 
 
 def scans(frame: DataFrame) -> list[ScanSummary]:
@@ -62,7 +114,8 @@ def scans(frame: DataFrame) -> list[ScanSummary]:
     if is_connect(frame):
         return connect_scans(frame)
     plan = frame._jdf.queryExecution().executedPlan()
-    return [summary for leaf in _leaves(plan) if (summary := _summary(leaf)) is not None] or python_scans(plan)
+    found = [summary for leaf in _leaves(plan) if (summary := _summary_of_leaf(leaf)) is not None]
+    return found or python_scans(plan)
 
 
 def _leaves(plan: JavaObject) -> list[Any]:
@@ -72,19 +125,11 @@ def _leaves(plan: JavaObject) -> list[Any]:
     return [leaves.apply(i) for i in range(leaves.size())]
 
 
-def _summary(leaf: JavaObject) -> ScanSummary | None:
+def _summary_of_leaf(leaf: JavaObject) -> ScanSummary | None:
     if leaf.getClass().getSimpleName() != "FileSourceScanExec":
         return None
     source = _SOURCES.get(leaf.relation().location().toString())
     if source is None:
         return None
     listing = leaf.selectedPartitions()
-    return ScanSummary(
-        table=source.root,
-        version=source.snapshot.version,
-        files_kept=listing.totalNumberOfFiles(),
-        files_total=source.num_files,
-        size_bytes_kept=listing.totalFileSize(),
-        size_bytes_total=source.size_bytes,
-        deletion_vectors=source.deleted is not None,
-    )
+    return _summary(source, listing.totalNumberOfFiles(), listing.totalFileSize(), SPARK_ROAD)

@@ -2,29 +2,30 @@
 
 Catalyst calls `listFiles` with the filters of a query, wherever they come from: the DataFrame API, SQL over a
 view, the other side of a join. Files that cannot match are left out by the log's pruning, which may keep too
-many; partition filters are then applied exactly, by Spark's own evaluation, because Spark does not look at
-them again.
+many; partition filters are then applied exactly, because Spark does not look at them again: by Arrow where that is
+certain to agree with Spark, else by Spark's own evaluation.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import HeadwaterError
-from headwater.log.expressions import Expression, and_
+from headwater.log.expressions import and_
 from headwater.spark import bulk
 from headwater.spark.catalyst import to_expression
+from headwater.spark.exact_filters import exact_rows
 from headwater.spark.failures import remember_error
 from headwater.spark.jvm import DATASOURCES, EXPRESSIONS, JavaObject, jvm_of
+from headwater.spark.listings import KeptListings, WholeListing
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from headwater.log.expressions import Column
+    from headwater.log.expressions import Column, Expression
 
 FILE_COLUMNS = ("path", "size", "modificationTime")
 """The last columns of a source's rows; the partition columns come before them."""
@@ -53,6 +54,10 @@ class FileSource(Protocol):
     def size_bytes(self) -> int:
         """The size of all files."""
 
+    @property
+    def may_list_all(self) -> bool:
+        """Whether all files may be kept on the JVM at once; every path must then occur once."""
+
     def resolve(self, path: tuple[str, ...]) -> Column | None:
         """The table's column for a column of the scan."""
 
@@ -73,12 +78,15 @@ class PythonFileIndex:
         self._source = source
         self._fields = source.partition_fields
         self._rows_schema = json.dumps({"type": "struct", "fields": [*self._fields, *_FILE_FIELDS]})
-        self._directory = self._directory_expression()
+        self._directory = self._jvm.kept(f"directory {self._rows_schema}", self._directory_expression)
         self._root_paths = self._jvm.seq(self._jvm.static("org.apache.hadoop.fs.Path")(source.root))
         self._partition_schema = self._jvm.data_type({"type": "struct", "fields": self._fields})
         self._none = self._jvm.none
-        self._lock = Lock()
-        self._listed: tuple[Expression, JavaObject] | None = None
+        resolved = {field["name"]: source.resolve((field["name"],)) for field in self._fields}
+        self._names = {column: name for name, column in resolved.items() if column is not None}
+        self._kept = KeptListings()
+        self._whole: WholeListing | None = None
+        self._has_listed = False
 
     # --- what Spark asks --------------------------------------------------------------------------------
 
@@ -94,7 +102,8 @@ class PythonFileIndex:
         """The URIs of all files, as `String[]`."""
         jvm = self._jvm
         text = jvm.invoke(self._file_column("path"), "toString", jvm.object_type("java.lang.String"))
-        paths = self._rows(and_()).map(jvm.function(text))
+        rows = bulk.rows(self._spark, self._source.rows(and_()), self._rows_schema)
+        paths = rows.map(jvm.function(text))
         return paths.toArray(jvm.static("scala.reflect.ClassTag").apply(jvm.java_class("java.lang.String")))
 
     def rootPaths(self) -> JavaObject:
@@ -140,22 +149,31 @@ class PythonFileIndex:
     # --- listing ---------------------------------------------------------------------------------------
 
     def _list(self, exact: list[JavaObject], data_filters: list[JavaObject]) -> JavaObject:
-        filters = [to_expression(f, self._source.resolve) for f in (*exact, *data_filters)]
-        where = and_(*filters)
-        if exact:
-            return self._directories(self._rows(where).filter(self._jvm.function(self._bound(exact))))
-        with self._lock:
-            listed = self._listed
-        if listed is None or listed[0] != where:
-            listed = (where, self._directories(self._rows(where)))
-            with self._lock:
-                self._listed = listed
-        return listed[1]
+        exactly = and_(*(to_expression(f, self._source.resolve) for f in exact))
+        where = and_(exactly, *(to_expression(f, self._source.resolve) for f in data_filters))
+        kept = self._kept.get((exactly, where))
+        if kept is not None:
+            return kept
+        rows = self._source.rows(where)
+        chosen = exact_rows(rows, exactly, self._names) if exact else rows
+        if chosen is None:
+            on_jvm = bulk.rows(self._spark, rows, self._rows_schema)
+            return self._directories(on_jvm.filter(self._jvm.function(self._bound(exact))))
+        listing = self._listing(chosen, complete=not exact and not data_filters)
+        self._kept.put((exactly, where), listing)
+        return listing
+
+    def _listing(self, rows: pa.Table, *, complete: bool) -> JavaObject:
+        """The rows as Spark's objects: out of those of all files, from the second listing on."""
+        if self._whole is None and self._source.may_list_all and (complete or self._has_listed):
+            everything = rows if complete else self._source.rows(and_())
+            on_jvm = self._directories(bulk.rows(self._spark, everything, self._rows_schema)).toIndexedSeq()
+            self._whole = WholeListing(everything.column("path"), on_jvm)
+        self._has_listed = True
+        picked = None if self._whole is None else self._whole.pick(rows.column("path"))
+        return self._directories(bulk.rows(self._spark, rows, self._rows_schema)) if picked is None else picked
 
     # --- expressions over the rows of a source ------------------------------------------------------------
-
-    def _rows(self, where: Expression) -> JavaObject:
-        return bulk.rows(self._spark, self._source.rows(where), self._rows_schema)
 
     def _directories(self, rows: JavaObject) -> JavaObject:
         # A compiled function keeps a row of its own, so every listing has its own function: listings may overlap.
@@ -195,7 +213,7 @@ class PythonFileIndex:
             parts.append(jvm.literal(field["name"], jvm.data_type("string")))
             parts.append(self._bound_column(position, field["type"], nullable=True))
         if not parts:
-            no_values = jvm.static("org.apache.spark.sql.catalyst.InternalRow").empty()
+            no_values = jvm.call("org.apache.spark.sql.catalyst.InternalRow", "empty")
             return jvm.literal(no_values, jvm.data_type({"type": "struct", "fields": []}))
         return jvm.expression("CreateNamedStruct", jvm.seq(*parts))
 
@@ -208,13 +226,13 @@ class PythonFileIndex:
         used = {a.name(): a for a in _items(condition.references().toSeq())}
         attributes = [used.get(field["name"]) or self._attribute(field) for field in self._fields]
         row = jvm.static(f"{EXPRESSIONS}.package$AttributeSeq")(jvm.seq(*attributes))
-        return jvm.static(f"{EXPRESSIONS}.BindReferences").bindReference(condition, row, False)
+        return jvm.call(f"{EXPRESSIONS}.BindReferences", "bindReference", condition, row, False)
 
     def _attribute(self, field: dict[str, Any]) -> JavaObject:
         """An attribute of no plan: it holds the place of a column that a filter does not use."""
         jvm = self._jvm
-        metadata = jvm.static("org.apache.spark.sql.types.Metadata").empty()
-        identifier = jvm.static(f"{EXPRESSIONS}.NamedExpression").newExprId()
+        metadata = jvm.call("org.apache.spark.sql.types.Metadata", "empty")
+        identifier = jvm.call(f"{EXPRESSIONS}.NamedExpression", "newExprId")
         type_ = jvm.data_type(field["type"])
         return jvm.expression("AttributeReference", field["name"], type_, True, metadata, identifier, jvm.seq())
 

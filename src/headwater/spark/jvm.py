@@ -1,6 +1,7 @@
 """The JVM as this room uses it: class lookups that are kept, Scala collections, Catalyst expressions.
 
-A py4j call costs 0.1 ms and a dotted class name ten times that, so classes are looked up once per gateway.
+A py4j call costs 0.1 ms and a dotted class name ten times that, so classes, their methods and whatever else never
+changes are looked up once per gateway.
 What is many (files, partition values, bitmaps) never crosses one by one: see `headwater.spark.bulk`.
 """
 
@@ -11,6 +12,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 JavaObject = Any
@@ -20,6 +23,7 @@ CATALYST = "org.apache.spark.sql.catalyst"
 EXPRESSIONS = f"{CATALYST}.expressions"
 DATASOURCES = "org.apache.spark.sql.execution.datasources"
 
+_MAX_KEPT = 1_000
 _JVMS: weakref.WeakKeyDictionary[Any, Jvm] = weakref.WeakKeyDictionary()
 
 
@@ -38,8 +42,8 @@ class Jvm:
     def __init__(self, gateway: Any) -> None:
         self._gateway = weakref.ref(gateway)
         self._statics: dict[str, JavaObject] = {}
-        self._classes: dict[str, JavaObject] = {}
-        self._types: dict[str, JavaObject] = {}
+        self._methods: dict[tuple[str, str], JavaObject] = {}
+        self._kept: dict[str, JavaObject] = {}
 
     @property
     def gateway(self) -> Any:
@@ -65,44 +69,59 @@ class Jvm:
             found = self._statics[name] = JavaClass(name, self.gateway._gateway_client)
         return found
 
+    def call(self, class_name: str, method: str, *arguments: object) -> JavaObject:
+        """Call a static method, or one of a Scala object."""
+        found = self._methods.get((class_name, method))
+        if found is None:
+            found = self._methods[class_name, method] = getattr(self.static(class_name), method)
+        return found(*arguments)
+
+    def kept(self, key: str, make: Callable[[], JavaObject]) -> JavaObject:
+        """What `make` gives, made once: for objects that never change."""
+        found = self._kept.get(key)
+        if found is None:
+            if len(self._kept) >= _MAX_KEPT:
+                self._kept.clear()
+            found = self._kept[key] = make()
+        return found
+
     def java_class(self, name: str) -> JavaObject:
         """The `java.lang.Class`, found by the class loader that Spark itself uses."""
-        found = self._classes.get(name)
-        if found is None:
-            utils = self.static("org.apache.spark.util.Utils")
-            found = self._classes[name] = utils.classForName(name, True, False)
-        return found
+        return self.kept(
+            f"class {name}", lambda: self.call("org.apache.spark.util.Utils", "classForName", name, True, False)
+        )
 
     # --- Scala ------------------------------------------------------------------------------------------
 
     def seq(self, *items: object) -> JavaObject:
         """An immutable Scala `Seq` of a few things."""
-        return self.static("scala.jdk.javaapi.CollectionConverters").asScala(list(items)).toSeq()
+        if not items:
+            return self.kept("Seq()", lambda: self._seq([]))
+        return self._seq(list(items))
+
+    def _seq(self, items: list[object]) -> JavaObject:
+        return self.call("scala.jdk.javaapi.CollectionConverters", "asScala", items).toSeq()
 
     def map(self, entries: dict[str, str]) -> JavaObject:
         """An immutable Scala `Map`."""
-        return self.static("org.apache.spark.api.python.PythonUtils").toScalaMap(entries)
+        return self.call("org.apache.spark.api.python.PythonUtils", "toScalaMap", entries)
 
     @property
     def none(self) -> JavaObject:
         """Scala's `None`."""
-        return self.static("scala.Option").empty()
+        return self.kept("None", lambda: self.call("scala.Option", "empty"))
 
     # --- Catalyst ---------------------------------------------------------------------------------------
 
     def data_type(self, json_value: object) -> JavaObject:
         """A Catalyst `DataType` from its JSON value: a name, or the dictionary of a struct, array or map."""
         text = json.dumps(json_value)
-        found = self._types.get(text)
-        if found is None:
-            found = self.static("org.apache.spark.sql.types.DataType").fromJson(text)
-            if isinstance(json_value, str):
-                self._types[text] = found
-        return found
+        return self.kept(f"type {text}", lambda: self.call("org.apache.spark.sql.types.DataType", "fromJson", text))
 
     def object_type(self, class_name: str) -> JavaObject:
         """The Catalyst type of a JVM object."""
-        return self.static("org.apache.spark.sql.types.ObjectType")(self.java_class(class_name))
+        make = self.static("org.apache.spark.sql.types.ObjectType")
+        return self.kept(f"object {class_name}", lambda: make(self.java_class(class_name)))
 
     def expression(self, name: str, *arguments: object) -> JavaObject:
         """Any Catalyst expression by its class name below `catalyst.expressions`."""
@@ -111,7 +130,7 @@ class Jvm:
     def literal(self, value: object, type_: JavaObject) -> JavaObject:
         """A Catalyst literal."""
         if isinstance(value, str):
-            value = self.static("org.apache.spark.unsafe.types.UTF8String").fromString(value)
+            value = self.call("org.apache.spark.unsafe.types.UTF8String", "fromString", value)
         return self.expression("Literal", value, type_)
 
     def new(self, class_name: str, *arguments: JavaObject) -> JavaObject:
@@ -159,4 +178,4 @@ class Jvm:
         """A PySpark `Column` of an expression."""
         from pyspark.sql.classic.column import Column
 
-        return Column(self.static("org.apache.spark.sql.classic.ExpressionUtils").column(expression))
+        return Column(self.call("org.apache.spark.sql.classic.ExpressionUtils", "column", expression))

@@ -23,14 +23,18 @@ def path_columns(rows: pa.Table, fields: list[dict[str, Any]]) -> dict[str, Colu
     """One column for each field, over a scan of the files.
 
     Args:
-        rows: the files: a column `path` (as `_metadata.file_path` spells it), and one for each field.
+        rows: the files: a column `path` (as `_metadata.file_path` spells it, each one once), and one for each field.
         fields: the fields in Spark's schema JSON.
     """
-    position = _position(rows.column("path"))
+    return values_at(path_position(rows.column("path")), rows, fields)
+
+
+def values_at(position: Column, rows: pa.Table, fields: list[dict[str, Any]]) -> dict[str, Column]:
+    """One column for each field: its value at a position of the table."""
     return {field["name"]: _array(rows.column(field["name"]), field)[position] for field in fields}
 
 
-def _position(paths: pa.ChunkedArray) -> Column:
+def path_position(paths: pa.ChunkedArray) -> Column:
     """The position of the row's file in the list. A file that is not in it fails the query: nothing is known of it."""
     sf = functions()
     path = sf.col("_metadata.file_path")

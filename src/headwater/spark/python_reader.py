@@ -6,6 +6,7 @@ out by their position in the file, partition values are put in, and everything i
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -46,8 +47,35 @@ class ReadPlan:
     mode: MappingMode
     partition_columns: dict[str, str]
     """The columns of the splits that hold partition values, by the name of the table's column."""
-    materialized: dict[str, str | None]
+    materialized: dict[str, str | None] = dataclasses.field(default_factory=dict)
     """For row tracking: the columns of files that hold row ids and commit versions. Empty when not asked for."""
+    unmapped: tuple[str, ...] = ()
+    """Columns that have the same name in files, whatever the mode: those that are not the table's own."""
+
+
+ONLY_COLUMN = "__headwater_only_rows"
+"""A column of splits: a deletion vector whose rows alone count, or null."""
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """Which rows of a file count."""
+
+    deleted: BitMap64 | None
+    only: BitMap64 | None
+
+    @property
+    def all_rows(self) -> bool:
+        return self.deleted is None and self.only is None
+
+    def of(self, positions: pa.Array) -> pa.Array:
+        """Those of consecutive positions that count."""
+        from pyroaring import BitMap64
+
+        rows = BitMap64(range(positions[0].as_py(), positions[-1].as_py() + 1))
+        if self.only is not None:
+            rows &= self.only
+        return _as_array(rows if self.deleted is None else rows - self.deleted)
 
 
 def read_splits(plan: ReadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -83,18 +111,24 @@ class _Reader:
                 ) from error
             raise type(error)(f"while reading file {uri}: {error}") from error
 
+    def _bitmap(self, split: dict[str, Any], column: str) -> BitMap64 | None:
+        vector = descriptor(split[column].as_py()) if column in split else None
+        return None if vector is None else to_bitmap(self._vectors.read([vector])[0])
+
+    def _source(self, field: StructField, held: list[pa.Field]) -> pa.Field | None:
+        return find_column(field, held, "none" if field.name in self._plan.unmapped else self._plan.mode)
+
     def _rows(self, split: dict[str, Any], file: ParquetObject) -> Iterator[pa.RecordBatch]:
-        vector = descriptor(split[VECTOR_COLUMN].as_py()) if VECTOR_COLUMN in split else None
-        deleted = None if vector is None else to_bitmap(self._vectors.read([vector])[0])
+        counted = _Counted(self._bitmap(split, VECTOR_COLUMN), self._bitmap(split, ONLY_COLUMN))
         held = list(file.schema)
-        sources = {f.name: find_column(f, held, self._plan.mode) for f in self._data_fields()}
+        sources = {f.name: self._source(f, held) for f in self._data_fields()}
         sources |= {n: next((f for f in held if f.name == s), None) for n, s in self._plan.materialized.items()}
         names = list(dict.fromkeys(source.name for source in sources.values() if source is not None))
         first_row = 0
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).num_rows
             if split["start"].as_py() <= _offset(file, group) < split["end"].as_py():
-                yield from self._group(file, group, first_row, names, sources, split, deleted)
+                yield from self._group(file, group, first_row, names, sources, split, counted)
             first_row += size
 
     def _data_fields(self) -> list[StructField]:
@@ -108,14 +142,14 @@ class _Reader:
         names: list[str],
         sources: dict[str, pa.Field | None],
         split: dict[str, Any],
-        deleted: BitMap64 | None,
+        counted: _Counted,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one row group."""
         for batch in _batches(file, group, names):
             positions = _positions(first_row, batch.num_rows)
             first_row += batch.num_rows
-            if deleted is not None:
-                kept = _kept(deleted, positions)
+            if not counted.all_rows:
+                kept = counted.of(positions)
                 batch, positions = batch.take(pa.compute.subtract(kept, positions[0])), kept
             if batch.num_rows:
                 result = self._in_table_schema(batch, positions, sources, split)
@@ -174,13 +208,6 @@ def _positions(first_row: int, count: int) -> pa.Array:
     from pyroaring import BitMap64
 
     return _as_array(BitMap64(range(first_row, first_row + count)))
-
-
-def _kept(deleted: BitMap64, positions: pa.Array) -> pa.Array:
-    """The positions that are not deleted."""
-    from pyroaring import BitMap64
-
-    return _as_array(BitMap64(range(positions[0].as_py(), positions[-1].as_py() + 1)) - deleted)
 
 
 def _as_array(rows: BitMap64) -> pa.Array:

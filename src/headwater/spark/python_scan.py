@@ -19,7 +19,7 @@ from headwater.log.schema import LONG, StructField, StructType
 from headwater.spark.arrow_rows import UnreadableInPythonError
 from headwater.spark.columns import ScanColumns
 from headwater.spark.connect_failures import remember_connect_scan
-from headwater.spark.explain import ScanSummary
+from headwater.spark.explain import ScanSummary, summary_of
 from headwater.spark.failures import remember_scan
 from headwater.spark.functions import functions_for_connect, is_connect
 from headwater.spark.marked_plans import mark, name_after
@@ -59,21 +59,34 @@ def scan_in_python(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> D
     materialized = materialized_columns(snapshot) if wanted.row_tracking else {}
     files = SnapshotFiles(snapshot, table, _Descriptors() if wanted.has_vectors else None, wanted.row_tracking)
     rows = files.rows(wanted.selection.pruning(spark, snapshot.schema))
-    summary = _summary(files, rows)
+    summary = summary_of(files, rows, ROAD)
     connect = is_connect(spark)
     (remember_connect_scan if connect else remember_scan)(files.root, snapshot.version)
     plan = _plan(table, snapshot, wanted, materialized)
     shown = _visible(table, StructType.from_json(plan.schema_json), materialized)
+    if rows.num_rows:
+        return read_in_python(spark, plan, shown, rows, summary)
     with functions_for_connect() if connect else nullcontext():
-        frame = _map_in_arrow(spark, plan, shown, _splits(rows), summary) if rows.num_rows else no_rows(spark, shown)
+        frame = no_rows(spark, shown)
     if connect:
         mark(frame, summary)
     return frame
 
 
-def _map_in_arrow(
-    spark: SparkSession, plan: ReadPlan, shown: StructType, splits: pa.Table, summary: ScanSummary
+def read_in_python(
+    spark: SparkSession, plan: ReadPlan, shown: StructType, rows: pa.Table, summary: ScanSummary
 ) -> DataFrame:
+    """A DataFrame of the rows of files.
+
+    Args:
+        spark: the session, of either kind.
+        plan: what the files have in common.
+        shown: the columns of the result.
+        rows: the files, one or more: `path` (as URI), `size`, and the columns that the plan speaks of.
+        summary: for those who ask what is read.
+    """
+    splits = _splits(rows)
+
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return read_splits(plan, batches)
 
@@ -81,7 +94,10 @@ def _map_in_arrow(
     # One partition first: what comes from a single one is dealt out evenly.
     listed = spark.createDataFrame(splits).coalesce(1).repartition(_task_count(splits))
     result: Any = shown.to_spark()
-    return listed.mapInArrow(read, result)
+    frame = listed.mapInArrow(read, result)
+    if is_connect(spark):
+        mark(frame, summary)
+    return frame
 
 
 class _Descriptors:
@@ -131,16 +147,3 @@ def _task_count(splits: pa.Table) -> int:
     read_bytes = pc.sum(pc.min_element_wise(splits.column("size"), _SPLIT_BYTES)).as_py() or 0
     work = read_bytes + _OPEN_BYTES * splits.num_rows
     return int(max(1, min(splits.num_rows, max(_MIN_TASKS, -(-work // _SPLIT_BYTES)))))
-
-
-def _summary(files: SnapshotFiles, rows: pa.Table) -> ScanSummary:
-    return ScanSummary(
-        table=files.root,
-        version=files.snapshot.version,
-        files_kept=rows.num_rows,
-        files_total=files.num_files,
-        size_bytes_kept=pc.sum(rows.column("size")).as_py() or 0,
-        size_bytes_total=files.size_bytes,
-        deletion_vectors=files.deleted is not None,
-        road=ROAD,
-    )

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headwater.log.snapshot import Snapshot
     from headwater.spark.file_index import FileSource
 
-_SAFE_OPTIONS = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
+SAFE_OPTIONS = {"ignoreCorruptFiles": "false", "ignoreMissingFiles": "false"}
 """Rows must not vanish because of a setting of the session: only the reader itself may say so."""
 
 
@@ -68,8 +68,9 @@ def read(
         version: a version to travel to; the newest by default.
         timestamp: or a point in time; without a zone it is in the session's.
         where: only the rows that match this condition in SQL, as `.where(...)` on the result gives them. In classic
-            PySpark the two do the same. On Spark Connect, and where files are read in Python because Spark has no
-            filesystem for the store, only this one skips files by the log's statistics.
+            PySpark the two do the same, but for conditions like `partition = 1 OR value = 2`, which Spark hands to no
+            scan. On Spark Connect, and where files are read in Python because Spark has no filesystem for the store,
+            only this one skips files by the log's statistics.
         columns: only these columns of the table, in this order. Where files are read in Python, only this reads less
             than all columns; otherwise a later `.select(...)` does the same.
         row_tracking: add the columns `_row_id` and `_row_commit_version`.
@@ -122,15 +123,16 @@ def scan(
     """A snapshot as a DataFrame; see `read`. What the selection leaves out may still be in it."""
     road = choose_road(spark, snapshot)
     if road != "spark":
-        safe_options = {**_SAFE_OPTIONS, **(options or {})}
+        safe_options = {**SAFE_OPTIONS, **(options or {})}
         wanted = Wanted(selection or Selection(), _has_vectors(snapshot), row_tracking, safe_options, storage_options)
         return (scan_on_connect if road == "connect" else scan_in_python)(spark, snapshot, wanted)
     columns = ScanColumns(snapshot.schema, snapshot.mapping_mode, snapshot.metadata.partition_columns)
     reader = VectorReader(snapshot.ctx.store, storage_options)
     deleted = DeletedRows(spark, reader) if _has_vectors(snapshot) else None
     materialized = materialized_columns(snapshot) if row_tracking else {}
-    files = SnapshotFiles(snapshot, columns, deleted, row_tracking)
-    register(files)
+    selected = None if selection is None or selection.where is None else selection.pruning(spark, snapshot.schema)
+    files = SnapshotFiles(snapshot, columns, deleted, row_tracking, selected)
+    register(files.name, files)
     remember_scan(files.root, snapshot.version)
     data_fields = [
         *columns.physical.fields,
@@ -168,7 +170,7 @@ def relation(
         jvm.data_type({"type": "struct", "fields": spark_fields(data_fields)}),
         jvm.none,
         jvm.static(f"{DATASOURCES}.parquet.ParquetFileFormat")(),
-        jvm.map({**_SAFE_OPTIONS, **options}),
+        jvm.map({**SAFE_OPTIONS, **options}),
         session,
     )
     return DataFrame(session.baseRelationToDataFrame(java_relation), spark)

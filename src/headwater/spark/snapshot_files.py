@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from headwater.log.expressions import And
+from headwater.log.snapshot_part import SnapshotPart
 from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, NumbersVectors
 from headwater.spark.file_rows import file_uris, hadoop_root, partition_values
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     from headwater.log.expressions import Column, Expression
     from headwater.log.snapshot import Snapshot
 
+_MAX_LISTED = 20_000
+"""Files that are kept on the JVM: about a kilobyte each, as Spark's own file index keeps them."""
+
 
 @dataclass(frozen=True)
 class SnapshotFiles:
@@ -27,15 +32,19 @@ class SnapshotFiles:
     deleted: NumbersVectors | None
     """The deletion vectors, if any file has one."""
     row_tracking: bool
+    selection: Expression | None = None
+    """What every query asks for: files that it rules out are never listed."""
 
     @cached_property
     def name(self) -> str:
         """Table and version: another scan of them lists the same files, except for the numbers of vectors."""
         tracked = ", row tracking" if self.row_tracking else ""
         vectors = f", deletion vectors {id(self.deleted):x}" if self.deleted is not None else ""
+        part = f", files {hash(self.snapshot.paths):x}" if isinstance(self.snapshot, SnapshotPart) else ""
+        selected = "" if self.selection is None else f", where {self.selection}"
         return (
             f"Headwater({self.root}, version {self.snapshot.version}, table {self.snapshot.metadata.id}"
-            f"{tracked}{vectors})"
+            f"{part}{tracked}{vectors}{selected})"
         )
 
     @cached_property
@@ -55,6 +64,16 @@ class SnapshotFiles:
         ]
 
     @property
+    def version(self) -> int:
+        """The version that is read."""
+        return self.snapshot.version
+
+    @property
+    def has_vectors(self) -> bool:
+        """Whether any live file has a deletion vector."""
+        return self.deleted is not None
+
+    @property
     def size_bytes(self) -> int:
         """The size of all live files."""
         return self.snapshot.size_bytes
@@ -63,6 +82,11 @@ class SnapshotFiles:
     def num_files(self) -> int:
         """The number of all live files."""
         return self.snapshot.num_files
+
+    @property
+    def may_list_all(self) -> bool:
+        """Not with deletion vectors, for all of them would be fetched; nor where the list would be large."""
+        return self.deleted is None and self.num_files <= _MAX_LISTED
 
     def resolve(self, path: tuple[str, ...]) -> Column | None:
         """The table's column for a physical one."""
@@ -75,6 +99,7 @@ class SnapshotFiles:
         partitioned = ["partitionValues"] if self.columns.partition_columns else []
         vectors = ["deletionVector"] if self.deleted is not None else []
         tracking = list(ROW_TRACKING_COLUMNS.values()) if self.row_tracking else []
+        where = where if self.selection is None else And((self.selection, where))
         files = self.snapshot.files(where, ["path", "size", "modificationTime", *partitioned, *vectors, *tracking])
         found: dict[str, pa.ChunkedArray | pa.Array] = {}
         for name, scanned in zip(self.columns.partition_columns, self.columns.partition_fields, strict=True):

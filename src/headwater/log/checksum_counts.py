@@ -1,0 +1,150 @@
+"""Counting files for the version checksum (spec: "File Size Histogram Schema" and the one after it).
+
+Either onwards from an earlier checksum, action by action, or once over all live files.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headwater.log.checksum import (
+    DELETED_RECORD_BIN_STARTS,
+    DeletedRecordCountsHistogram,
+    FileSizeHistogram,
+    VersionChecksum,
+)
+
+if TYPE_CHECKING:
+    from headwater.log.actions import Add, Remove
+    from headwater.log.snapshot import Snapshot
+
+_SIZE_BIN_STARTS = [0, *(8_192 << n for n in range(26))]
+"""Of the file size histogram: powers of two from 8 KiB to 256 GiB."""
+
+
+class Counts:
+    """The numbers of a checksum while file actions are counted. Histograms keep the bins that they have."""
+
+    def __init__(self, checksum: VersionChecksum) -> None:
+        sizes = _sound_sizes(checksum.file_size_histogram)
+        deletions = _sound_deletions(checksum.deleted_record_counts_histogram_opt)
+        self.files = checksum.num_files or 0
+        self.bytes = checksum.table_size_bytes or 0
+        self.starts = [] if sizes is None else sizes.sorted_bin_boundaries
+        self.file_counts = [] if sizes is None else list(sizes.file_counts)
+        self.total_bytes = [] if sizes is None else list(sizes.total_bytes)
+        self.vectors = checksum.num_deletion_vectors_opt
+        self.deleted = checksum.num_deleted_records_opt
+        self.by_deleted = [] if deletions is None else list(deletions.deleted_record_counts)
+
+    def count(self, file: Add | Remove, sign: int) -> None:
+        """Count a file that has come (1) or gone (-1)."""
+        size = file.size or 0
+        self.files += sign
+        self.bytes += sign * size
+        if self.starts:
+            bin_number = bisect_right(self.starts, size) - 1
+            self.file_counts[bin_number] += sign
+            self.total_bytes[bin_number] += sign * size
+        vector = file.deletion_vector
+        deleted = 0 if vector is None else vector.cardinality
+        if self.vectors is not None:
+            self.vectors += sign * (vector is not None)
+        if self.deleted is not None:
+            self.deleted += sign * deleted
+        if self.by_deleted:
+            self.by_deleted[bisect_right(DELETED_RECORD_BIN_STARTS, deleted) - 1] += sign
+
+    def into(self, checksum: VersionChecksum) -> VersionChecksum | None:
+        """The checksum with these numbers; None if they are impossible, so what they started from was wrong."""
+        numbers = (self.files, self.bytes, self.vectors or 0, self.deleted or 0)
+        if min(*numbers, *self.file_counts, *self.total_bytes, *self.by_deleted) < 0:
+            return None
+        sizes = FileSizeHistogram(self.starts, self.file_counts, self.total_bytes) if self.starts else None
+        deletions = DeletedRecordCountsHistogram(self.by_deleted) if self.by_deleted else None
+        return msgspec.structs.replace(
+            checksum,
+            num_files=self.files,
+            table_size_bytes=self.bytes,
+            file_size_histogram=sizes,
+            num_deletion_vectors_opt=self.vectors,
+            num_deleted_records_opt=self.deleted,
+            deleted_record_counts_histogram_opt=deletions,
+        )
+
+
+def _sound_sizes(histogram: FileSizeHistogram | None) -> FileSizeHistogram | None:
+    """Another writer's histogram, unless it cannot be gone on with."""
+    if histogram is None:
+        return None
+    starts = histogram.sorted_bin_boundaries
+    is_sound = (
+        starts[:1] == [0]
+        and all(start < end for start, end in pairwise(starts))
+        and len(histogram.file_counts) == len(histogram.total_bytes) == len(starts)
+    )
+    return histogram if is_sound else None
+
+
+def _sound_deletions(histogram: DeletedRecordCountsHistogram | None) -> DeletedRecordCountsHistogram | None:
+    if histogram is None or len(histogram.deleted_record_counts) != len(DELETED_RECORD_BIN_STARTS):
+        return None
+    return histogram
+
+
+def nothing() -> VersionChecksum:
+    """The checksum of a table without anything."""
+    return VersionChecksum(
+        table_size_bytes=0,
+        num_files=0,
+        set_transactions=[],
+        domain_metadata=[],
+        file_size_histogram=FileSizeHistogram(
+            _SIZE_BIN_STARTS, [0] * len(_SIZE_BIN_STARTS), [0] * len(_SIZE_BIN_STARTS)
+        ),
+        num_deleted_records_opt=0,
+        num_deletion_vectors_opt=0,
+        deleted_record_counts_histogram_opt=DeletedRecordCountsHistogram([0] * len(DELETED_RECORD_BIN_STARTS)),
+    )
+
+
+def count_files(snapshot: Snapshot) -> VersionChecksum:
+    """Count the live files."""
+    sizes = sorted(snapshot.file_sizes())
+    bytes_before = [0, *accumulate(sizes)]
+    bins = _bins(sizes, _SIZE_BIN_STARTS)
+    deleted = sorted(_deleted_counts(snapshot))
+    by_deleted = [end - start for start, end in pairwise(_bins(deleted, DELETED_RECORD_BIN_STARTS))]
+    by_deleted[0] += len(sizes) - len(deleted)
+    return VersionChecksum(
+        table_size_bytes=bytes_before[-1],
+        num_files=len(sizes),
+        file_size_histogram=FileSizeHistogram(
+            _SIZE_BIN_STARTS,
+            [end - start for start, end in pairwise(bins)],
+            [bytes_before[end] - bytes_before[start] for start, end in pairwise(bins)],
+        ),
+        num_deleted_records_opt=sum(deleted),
+        num_deletion_vectors_opt=len(deleted),
+        deleted_record_counts_histogram_opt=DeletedRecordCountsHistogram(by_deleted),
+    )
+
+
+def _bins(values: list[int], starts: list[int] | tuple[int, ...]) -> list[int]:
+    """Where the bins start among sorted values, and where the last one ends."""
+    return [0, *(bisect_left(values, start) for start in starts[1:]), len(values)]
+
+
+def _deleted_counts(snapshot: Snapshot) -> list[int]:
+    """How many rows each deletion vector of the table removes."""
+    if not snapshot.protocol.supports("deletionVectors"):
+        return []
+    import pyarrow.compute as pc
+
+    vectors = snapshot.files(columns=["deletionVector"]).column("deletionVector").drop_null()
+    counts: list[int] = pc.fill_null(pc.struct_field(vectors, ["cardinality"]), 0).to_pylist()
+    return counts

@@ -1,0 +1,167 @@
+"""The files of a change data feed, and which of their rows count (spec: "Add CDC File").
+
+Version, time and, where it is the file's, the type of a change are known without reading a file, like the table's
+partition values: every road gives them to the rows of a file as it gives those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import CorruptLogError, SchemaError
+from headwater.log.columns import int64s, string_maps, strings
+from headwater.log.deletion_vectors import to_bitmap
+from headwater.log.paths import canonical
+from headwater.log.schema import LONG, STRING, TIMESTAMP, StructField
+from headwater.spark.columns import ScanColumns, spark_fields
+from headwater.spark.file_rows import file_uris, hadoop_root, partition_values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from headwater.log.changes import ChangeFeed, ChangeFile
+    from headwater.spark.deletion_vectors import VectorReader
+
+CHANGE_TYPE = "_change_type"
+COMMIT_VERSION = "_commit_version"
+COMMIT_TIMESTAMP = "_commit_timestamp"
+CHANGE_FIELDS = (
+    StructField(CHANGE_TYPE, STRING),
+    StructField(COMMIT_VERSION, LONG),
+    StructField(COMMIT_TIMESTAMP, TIMESTAMP),
+)
+"""The columns of a feed behind those of the table."""
+
+
+@dataclass(frozen=True)
+class ChangeFiles:
+    """The recorded or the derived changes of a feed. A file may be there several times: added, changed, removed."""
+
+    feed: ChangeFeed
+    columns: ScanColumns
+    recorded: bool
+    """`cdc` files, which have a column `_change_type`; otherwise added and removed files."""
+
+    @cached_property
+    def files(self) -> tuple[ChangeFile, ...]:
+        """The files of this kind."""
+        return tuple(f for f in self.feed.files if (f.change_type is None) == self.recorded)
+
+    @cached_property
+    def root(self) -> str:
+        """The table's location."""
+        return hadoop_root(self.feed.snapshot.uri)
+
+    @cached_property
+    def known_fields(self) -> list[StructField]:
+        """The columns of a feed that are known of a file without reading it."""
+        return [field for field in CHANGE_FIELDS if not (self.recorded and field.name == CHANGE_TYPE)]
+
+    @cached_property
+    def partition_fields(self) -> list[dict[str, Any]]:
+        """The table's partition columns and the known ones, as fields of a Spark schema in JSON."""
+        return spark_fields([*self.columns.partition_fields, *self.known_fields])
+
+    @property
+    def version(self) -> int:
+        """The last version of the range."""
+        return self.feed.snapshot.version
+
+    @property
+    def num_files(self) -> int:
+        """The number of files; one that is read for several changes counts as many times."""
+        return len(self.files)
+
+    @cached_property
+    def has_vectors(self) -> bool:
+        """Whether of some file not all rows changed."""
+        return any(f.without is not None or f.only is not None for f in self.files)
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of all files."""
+        return sum(self._sizes)
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [self._size(file) if file.size is None else file.size for file in self.files]
+
+    def _size(self, file: ChangeFile) -> int:
+        """A tombstone need not say how large its file is."""
+        return self.feed.snapshot.ctx.store.head(canonical(file.path)).size_bytes
+
+    @cached_property
+    def rows(self) -> pa.Table:
+        """One row a file: the partition fields, then path (as URI), size and modification time."""
+        import pyarrow as pa
+
+        files, uri = self.files, self.feed.snapshot.uri
+        found: dict[str, Any] = {}
+        maps = pa.chunked_array([string_maps([self._values(f) for f in files])])
+        for name, scanned in zip(self.columns.partition_columns, self.columns.partition_fields, strict=True):
+            key, field = self.columns.partition_key(name), self.columns.table.field(name)
+            found[scanned.name] = partition_values(maps, field, key)
+        if not self.recorded:
+            found[CHANGE_TYPE] = strings([f.change_type for f in files])
+        found[COMMIT_VERSION] = int64s([f.version for f in files])
+        microseconds = pa.timestamp("us", tz="UTC")
+        found[COMMIT_TIMESTAMP] = int64s([f.timestamp_ms * 1000 for f in files], microseconds)
+        found["path"] = file_uris(pa.chunked_array([strings([f.path for f in files])]), uri)
+        found["size"] = int64s(self._sizes)
+        found["modificationTime"] = int64s([f.timestamp_ms for f in files])
+        return pa.table(found)
+
+    def _values(self, file: ChangeFile) -> Mapping[str, str | None]:
+        if file.partition_values is None and self.columns.partition_columns:
+            raise CorruptLogError(
+                f"version {file.version} of {self.feed.snapshot.uri} removes {file.path} without its partition "
+                "values, so the rows that it removes are not known"
+            )
+        return file.partition_values or {}
+
+
+def change_files(feed: ChangeFeed) -> list[ChangeFiles]:
+    """Recorded and derived changes, where there are any.
+
+    Raises:
+        SchemaError: the table has columns of its own with the names of a feed's.
+    """
+    snapshot = feed.snapshot
+    taken = {n.lower() for n in snapshot.schema.names} & {field.name for field in CHANGE_FIELDS}
+    if taken:
+        raise SchemaError(f"{snapshot.uri} has a column {taken.pop()} of its own, so its changes cannot be shown")
+    columns = ScanColumns(snapshot.schema, snapshot.mapping_mode, snapshot.metadata.partition_columns)
+    kinds = (ChangeFiles(feed, columns, recorded) for recorded in (True, False))
+    return [kind for kind in kinds if kind.files]
+
+
+@dataclass(frozen=True)
+class RowSets:
+    """Which rows of files count, as 64-bit bitmaps in the portable format; None for a file where this is no matter.
+
+    Attributes:
+        dropped: for each file the rows that do not count.
+        kept: for each file the rows that alone count.
+    """
+
+    dropped: list[bytes | None]
+    kept: list[bytes | None]
+
+
+def row_sets(files: Sequence[ChangeFile], reader: VectorReader) -> RowSets:
+    """The rows of the files that changed, from their deletion vectors before and after."""
+    vectors = {v.unique_id: v for f in files for v in (f.without, f.only) if v is not None}
+    read = dict(zip(vectors, reader.read(list(vectors.values())), strict=True))
+    found = RowSets([None] * len(files), [None] * len(files))
+    for i, file in enumerate(files):
+        without = None if file.without is None else read[file.without.unique_id]
+        if file.only is None:
+            found.dropped[i] = without
+        else:
+            rows = to_bitmap(read[file.only.unique_id])
+            found.kept[i] = bytes((rows if without is None else rows - to_bitmap(without)).serialize())
+    return found

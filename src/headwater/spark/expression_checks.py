@@ -1,0 +1,245 @@
+"""SQL texts that become part of a table: generated columns, CHECK constraints, defaults. Spark itself looks at them.
+
+Every later writer must be able to evaluate them, and get the same answer: so they name columns of the table only, have
+no subqueries, aggregates or functions of one session, and generated columns depend on nothing but the row.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from headwater.errors import ConstraintViolationError, InvalidCommitError
+from headwater.features.activation import GENERATION_KEY
+from headwater.log.schema import ArrayType, MapType, StructField, StructType, strings_for_chars, transform_fields
+from headwater.log.schema.lookup import dotted
+from headwater.spark.constraints import mentioned_columns
+from headwater.spark.functions import functions, functions_for_connect, is_connect
+from headwater.spark.quiet import quiet_analysis
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from headwater.log.schema import DataType
+
+_BUILT_IN = "org.apache.spark.sql.catalyst.expressions."
+_CHANGING_WITHOUT_PARENTHESES = frozenset(
+    {"current_date", "current_timestamp", "current_time", "localtimestamp", "current_user", "session_user"}
+)
+_CHANGING = _CHANGING_WITHOUT_PARENTHESES | {
+    "curdate",
+    "current_catalog",
+    "current_database",
+    "current_schema",
+    "current_timezone",
+    "input_file_block_length",
+    "input_file_block_start",
+    "input_file_name",
+    "monotonically_increasing_id",
+    "now",
+    "rand",
+    "randn",
+    "random",
+    "randstr",
+    "shuffle",
+    "spark_partition_id",
+    "uniform",
+    "user",
+    "uuid",
+    "version",
+}
+"""Functions whose answer depends on more than the row."""
+_CHANGING_WITHOUT_ARGUMENTS = frozenset({"unix_timestamp"})
+
+
+def check_generated_columns(spark: SparkSession, schema: StructType) -> None:
+    """Raise unless every generated column can be computed from the others.
+
+    Raises:
+        InvalidCommitError: an expression is not understood, is not of the column's type, or depends on more than
+            ordinary columns of the row.
+    """
+    generated = {f.name: str(f.metadata[GENERATION_KEY]) for f in schema.fields if GENERATION_KEY in f.metadata}
+    ordinary = StructType(f for f in schema.fields if f.name not in generated)
+    for name, expression in generated.items():
+        what = f"the generated column {name}"
+        _check_words(expression, what, constant=True)
+        found = _analyzed(spark, ordinary, expression, what, hint="It may use columns that are not generated.")
+        declared = schema.field(name).type
+        if _plain(found) != _plain(declared):
+            raise InvalidCommitError(
+                f"{what} is declared as {declared}, but its expression ({expression}) is of type {found}: change one, "
+                f"for example to CAST({expression} AS {str(declared).upper()})."
+            )
+
+
+def check_condition(spark: SparkSession, schema: StructType, name: str, expression: str) -> None:
+    """Raise unless a CHECK constraint is a condition on the rows of the table.
+
+    Raises:
+        InvalidCommitError: the expression is not understood, or is no condition.
+    """
+    what = f"the constraint {name}"
+    _check_words(expression, what, constant=False)
+    found = _analyzed(spark, schema, expression, what)
+    if str(found) != "boolean":
+        raise InvalidCommitError(f"{what} must be a condition, but ({expression}) is of type {found}.")
+
+
+def check_default(spark: SparkSession, field: StructField, expression: str) -> None:
+    """Raise unless a default is a value that the column can have.
+
+    Raises:
+        InvalidCommitError: the expression is not understood, depends on a row, or its value does not fit.
+    """
+    what = f"the default of column {field.name}"
+    _check_words(expression, what, constant=False)
+    _analyzed(spark, StructType(()), expression, what, hint="A default does not depend on other columns.")
+    from pyspark.errors import PySparkException
+
+    with _functions_of(spark) as sf:
+        value = sf.expr(expression).cast(StructType([field]).to_spark().fields[0].dataType)
+        try:
+            spark.range(1).select(value.alias("value")).collect()
+        except PySparkException as error:
+            raise InvalidCommitError(
+                f"{what} must be of type {field.type}, and ({expression}) is not: {_first_line(error)}"
+            ) from error
+
+
+def check_rows(frame: DataFrame, condition: str, what: str, schema: StructType) -> None:
+    """Raise if a row does not fulfil a condition; null counts as no.
+
+    Raises:
+        ConstraintViolationError: some rows do not; the message shows one.
+    """
+    with _functions_of(frame) as sf:
+        _check_rows(frame, sf.expr(condition), what, mentioned_columns(condition, schema))
+
+
+def check_no_nulls(frame: DataFrame, path: tuple[str, ...], schema: StructType) -> None:
+    """Raise if a row has null in a column; a field of a struct that is null itself is not missing.
+
+    Raises:
+        ConstraintViolationError: some rows have.
+    """
+    with _functions_of(frame) as sf:
+        value = sf.col(dotted_column(path))
+        holds = value.isNotNull()
+        for depth in range(1, len(path)):
+            holds = holds | sf.col(dotted_column(path[:depth])).isNull()
+        others = tuple(name for name in schema.names if name != path[0])[:3]
+        _check_rows(frame, holds, f"column {dotted(path)} cannot be NOT NULL", others)
+
+
+def dotted_column(path: tuple[str, ...]) -> str:
+    """A path as Spark's `col` reads it."""
+    return ".".join(f"`{part.replace('`', '``')}`" for part in path)
+
+
+def _check_rows(frame: DataFrame, holds: Column, what: str, shown: tuple[str, ...]) -> None:
+    sf = functions()
+    broken = frame.where(~sf.coalesce(holds.cast("boolean"), sf.lit(False)))
+    [count] = broken.select(sf.count(sf.lit(1)).alias("count")).collect()
+    if count["count"] == 0:
+        return
+    example = broken.select(*(sf.col(dotted_column((name,))) for name in shown)).limit(1).collect() if shown else []
+    values = f" One of them has {', '.join(f'{k} = {v!r}' for k, v in example[0].asDict().items())}." if example else ""
+    rows = "1 row breaks" if count["count"] == 1 else f"{count['count']} rows break"
+    raise ConstraintViolationError(f"{what}: {rows} it.{values} Nothing was committed.")
+
+
+def _analyzed(spark: SparkSession, schema: StructType, expression: str, what: str, hint: str = "") -> DataType:
+    """The type of an expression on the columns of a schema, by Spark's analyzer."""
+    from pyspark.errors import PySparkException
+
+    with _functions_of(spark) as sf:
+        try:
+            for word in _called(expression):
+                function = spark.catalog.getFunction(word) if spark.catalog.functionExists(word) else None
+                if function is not None and not function.className.startswith(_BUILT_IN):
+                    raise InvalidCommitError(
+                        f"{what} uses {word}, a function that only this session knows: {expression}"
+                    )
+            frame = spark.createDataFrame([], schema.to_spark())
+            # In a filter, the analyzer refuses aggregates, windows and generators.
+            assert frame.where(sf.expr(expression).isNull()).schema is not None
+            found = frame.select(sf.expr(expression).alias("value")).schema
+        except PySparkException as error:
+            more = f" {hint}" if hint and "UNRESOLVED_COLUMN" in str(error) else ""
+            raise InvalidCommitError(f"{what} cannot be ({expression}): {_first_line(error)}{more}") from error
+    return StructType.from_spark(found).fields[0].type
+
+
+def _check_words(expression: str, what: str, *, constant: bool) -> None:
+    """Refuse what the analyzer lets pass: subqueries and, in generated columns, functions that change."""
+    words = _words(expression)
+    if not words:
+        raise InvalidCommitError(f"{what} needs an expression.")
+    if "select" in words:
+        raise InvalidCommitError(f"{what} cannot have a subquery: {expression}")
+    if not constant:
+        return
+    called = _called(expression)
+    changing = (called & _CHANGING) | (set(words) & _CHANGING_WITHOUT_PARENTHESES)
+    changing |= {a for a, b, c in zip(words, words[1:], words[2:], strict=False) if (b, c) == ("(", ")")} & (
+        _CHANGING_WITHOUT_ARGUMENTS
+    )
+    if changing:
+        raise InvalidCommitError(
+            f"{what} cannot use {', '.join(sorted(changing))}, whose answer depends on more than the row: {expression}"
+        )
+
+
+def _words(expression: str) -> list[str]:
+    """The words of a text in SQL, in lower case, without strings and quoted names."""
+    import sqlglot
+    from sqlglot import TokenType
+    from sqlglot.errors import SqlglotError
+
+    try:
+        tokens = sqlglot.tokenize(expression, read="spark")
+    except SqlglotError as error:
+        raise InvalidCommitError(f"the expression cannot be read: {expression}") from error
+    quoted = (TokenType.STRING, TokenType.IDENTIFIER)
+    return ["" if token.token_type in quoted else token.text.lower() for token in tokens]
+
+
+def _called(expression: str) -> set[str]:
+    words = _words(expression)
+    return {a for a, b in pairwise(words) if b == "(" and a.isidentifier()}
+
+
+def _plain(type_: DataType) -> DataType:
+    """A type as it is compared: what may be null, and comments, do not count."""
+
+    def change(field: StructField, _path: tuple[str, ...]) -> StructField:
+        return StructField(field.name, _nullable(field.type))
+
+    return transform_fields(strings_for_chars(StructType([StructField("value", type_)])), change).fields[0].type
+
+
+def _nullable(type_: DataType) -> DataType:
+    match type_:
+        case ArrayType(element_type=element):
+            return replace(type_, element_type=_nullable(element), contains_null=True)
+        case MapType(key_type=key, value_type=value):
+            return replace(type_, key_type=_nullable(key), value_type=_nullable(value), value_contains_null=True)
+    return type_
+
+
+@contextmanager
+def _functions_of(thing: SparkSession | DataFrame) -> Iterator[Any]:
+    """The column functions for the kind of session at hand."""
+    with functions_for_connect() if is_connect(thing) else nullcontext(), quiet_analysis():
+        yield functions()
+
+
+def _first_line(error: Exception) -> str:
+    """What Spark says, without codes, places and plans."""
+    return re.sub(r" SQLSTATE: .*|^\[[\w.]+\] ", "", str(error).strip().split("\n", 1)[0]).strip()

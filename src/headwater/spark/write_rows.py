@@ -1,0 +1,151 @@
+"""From a DataFrame to the rows of the table: columns by name, values by the table's types, rules checked on the way.
+
+Everything is a projection on top of the DataFrame: what is given is converted, what is missing is filled in, then what
+is generated is computed, then rules are checked. There is one job, which is that of the writer.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from headwater.errors import ConstraintViolationError, InvalidCommitError
+from headwater.log.schema import VOID, StructType
+from headwater.spark.char_types import declared_type
+from headwater.spark.column_values import computed, filled_columns, generation_check
+from headwater.spark.columns import quoted
+from headwater.spark.conform import conformed, null_of
+from headwater.spark.constraints import null_checks, sql_rules, with_checks
+from headwater.spark.functions import functions
+from headwater.spark.identity import identity_values, with_row_numbers
+from headwater.spark.schema_match import by_folded_name, check_fits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import Column, DataFrame
+
+    from headwater.features.table_changes import TableDefinition
+    from headwater.log.schema import StructField
+    from headwater.spark.column_values import FilledColumns
+    from headwater.spark.constraints import SqlRule
+    from headwater.spark.identity import Identity
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """The rows that a write brings, ready for the files."""
+
+    frame: DataFrame
+    schema: StructType
+    """The columns of the frame: those of the table that files can hold."""
+    identities: dict[str, Identity]
+    """The identity columns that get their values here."""
+
+
+def table_rows(
+    df: DataFrame,
+    data: StructType,
+    definition: TableDefinition,
+    uri: str,
+    *,
+    rearranges: bool = False,
+    must_match: SqlRule | None = None,
+) -> TableRows:
+    """The rows of a DataFrame as rows of a table.
+
+    Args:
+        df: the data.
+        data: its schema.
+        definition: the table.
+        uri: the table's location, for messages.
+        rearranges: the rows are the table's own, with the values that they have.
+        must_match: a condition that all of them must fulfil.
+
+    Raises:
+        SchemaMismatchError: the columns or types do not fit.
+        ConstraintViolationError: values are given that the table must generate itself.
+        InvalidCommitError: Spark does not understand an expression in the definition of the table.
+    """
+    schema = definition.schema
+    filled = filled_columns(definition.protocol, schema)
+    check_fits(data, schema, filled.names, uri)
+    given = by_folded_name(data)
+    if not rearranges:
+        _check_identities(filled, given, uri)
+    rules = [*sql_rules(definition.protocol, definition.metadata.configuration, schema)]
+    if must_match is not None:
+        rules.append(must_match)
+    kept = StructType([field for field in schema.fields if field.type != VOID])
+    with _explained_expressions(rules, filled, uri):
+        frame = _completed(df, kept, given, filled)
+        checks = null_checks(kept)
+        checks += [
+            generation_check(kept.field(name), expression, kept)
+            for name, expression in filled.generated.items()
+            if name.lower() in given
+        ]
+        checks += [rule.check(kept) for rule in rules]
+        frame = with_checks(frame, kept, checks)
+        assert frame.schema is not None  # Spark Connect looks at expressions no earlier
+    counted = {name: i for name, i in filled.identities.items() if name.lower() not in given}
+    return TableRows(frame, kept, counted)
+
+
+def _completed(df: DataFrame, kept: StructType, given: dict[str, StructField], filled: FilledColumns) -> DataFrame:
+    """The table's columns: what is given, what is filled in, and then what is generated from both."""
+    counts = any(name.lower() not in given for name in filled.identities)
+    source = with_row_numbers(df) if counts else df
+    late = {name for name in filled.generated if name.lower() not in given}
+    frame = source.select(*(_value(f, given, filled).alias(f.name) for f in kept.fields if f.name not in late))
+    if not late:
+        return frame
+    return frame.select(
+        *(
+            computed(f, filled.generated[f.name]).alias(f.name) if f.name in late else _column(f.name)
+            for f in kept.fields
+        )
+    )
+
+
+@contextmanager
+def _explained_expressions(rules: list[SqlRule], filled: FilledColumns, uri: str) -> Iterator[None]:
+    """Say which expressions a table has, when Spark does not understand one of them."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        yield
+    except AnalysisException as error:
+        texts = [f"{rule.title}: {rule.expression}" for rule in rules]
+        texts += [f"{name}: {text}" for name, text in (*filled.generated.items(), *filled.defaults.items())]
+        raise InvalidCommitError(
+            f"{uri}: an expression in the table's definition cannot be evaluated, so nothing can be written to it. "
+            f"The expressions: {'; '.join(texts)}. Spark says: {error}"
+        ) from error
+
+
+def _value(field: StructField, given: dict[str, StructField], filled: FilledColumns) -> Column:
+    """The value of a column of the table: given, or filled in."""
+    own = given.get(field.name.lower())
+    if own is not None:
+        return conformed(_column(own.name), own.type, declared_type(field), (field.name,))
+    if field.name in filled.identities:
+        return identity_values(field.name, filled.identities[field.name])
+    if field.name in filled.defaults:
+        return computed(field, filled.defaults[field.name])
+    return null_of(field.type)
+
+
+def _check_identities(filled: FilledColumns, given: dict[str, StructField], uri: str) -> None:
+    for name, identity in filled.identities.items():
+        if name.lower() in given and not identity.allows_explicit:
+            raise ConstraintViolationError(
+                f"{uri}: column {name} is GENERATED ALWAYS AS IDENTITY, so the table makes its values, and the "
+                f"DataFrame must not have it: df.drop({name!r}). Nothing was committed."
+            )
+
+
+def _column(name: str) -> Column:
+    column: Column = functions().col(quoted(name))
+    return column

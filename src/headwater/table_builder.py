@@ -1,0 +1,178 @@
+"""`DeltaTableBuilder`: declares a table column by column, as PySpark users of Delta know it, and creates it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from headwater.alterations.creation import Creation, Wanted, create
+from headwater.alterations.declared_columns import column_fields, column_type
+from headwater.errors import InvalidCommitError
+from headwater.features.activation import GENERATION_KEY
+from headwater.features.column_names import column_path
+from headwater.features.identity_columns import ALLOW_EXPLICIT_INSERT, START, STEP
+from headwater.identity_generator import IdentityGenerator
+from headwater.log.schema import StructField, StructType
+from headwater.tables import table_context
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from os import PathLike
+
+    from pyspark.sql import SparkSession
+    from pyspark.sql import types as spark_types
+
+    from headwater.delta_table import DeltaTable
+
+
+class DeltaTableBuilder:
+    """A table that is being declared. Get one with `DeltaTable.create` and its kin; `execute` makes the table.
+
+    Example:
+        >>> table = (
+        ...     DeltaTable.create(spark)
+        ...     .location("/data/events")
+        ...     .addColumn("id", "BIGINT", generatedAlwaysAs=IdentityGenerator())
+        ...     .addColumn("at", "TIMESTAMP")
+        ...     .addColumn("day", "DATE", generatedAlwaysAs="CAST(at AS DATE)")
+        ...     .partitionedBy("day")
+        ...     .execute()
+        ... )  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        sparkSession: SparkSession | None,
+        creation: Creation,
+        open_table: Callable[[SparkSession, str, Mapping[str, str] | None], DeltaTable],
+        storage_options: Mapping[str, str] | None,
+    ) -> None:
+        self._spark = sparkSession
+        self._creation = creation
+        self._open_table = open_table
+        self._storage_options = storage_options
+        self._location: str | None = None
+        self._comment: str | None = None
+        self._fields: list[StructField] = []
+        self._partition_columns: tuple[str, ...] = ()
+        self._clustering_columns: tuple[tuple[str, ...], ...] = ()
+        self._properties: dict[str, str] = {}
+
+    def tableName(self, identifier: str) -> DeltaTableBuilder:
+        """Refused: tables have a location here; names come with the catalog, in a later release."""
+        raise InvalidCommitError(
+            f"a table cannot be created under the name {identifier!r} yet: names come with the catalog, in a later "
+            "release. Say where the table shall be, with location(path)."
+        )
+
+    def location(self, location: str | PathLike[str]) -> DeltaTableBuilder:
+        """Where the table shall be: a path or URI."""
+        self._location = os.fspath(location)
+        return self
+
+    def comment(self, comment: str) -> DeltaTableBuilder:
+        """What the table is for."""
+        self._comment = _text("comment", comment)
+        return self
+
+    def addColumn(
+        self,
+        colName: str,
+        dataType: str | spark_types.DataType,
+        nullable: bool = True,
+        generatedAlwaysAs: str | IdentityGenerator | None = None,
+        generatedByDefaultAs: IdentityGenerator | None = None,
+        comment: str | None = None,
+    ) -> DeltaTableBuilder:
+        """Add a column.
+
+        Args:
+            colName: its name.
+            dataType: its type: in SQL (`"DECIMAL(10,2)"`), or as one of PySpark's.
+            nullable: whether it may be null.
+            generatedAlwaysAs: a SQL expression that computes it from other columns; or an `IdentityGenerator` that
+                counts, so that no values can be given.
+            generatedByDefaultAs: an `IdentityGenerator` that counts where no value is given.
+            comment: what it is for.
+        """
+        metadata: dict[str, Any] = {}
+        if comment is not None:
+            metadata["comment"] = _text("comment", comment)
+        if generatedAlwaysAs is not None and generatedByDefaultAs is not None:
+            raise ValueError(f"column {colName}: give generatedAlwaysAs or generatedByDefaultAs, not both.")
+        if generatedByDefaultAs is not None:
+            if not isinstance(generatedByDefaultAs, IdentityGenerator):
+                raise TypeError(f"column {colName}: generatedByDefaultAs is an IdentityGenerator.")
+            metadata |= _identity(generatedByDefaultAs, explicit=True)
+        elif isinstance(generatedAlwaysAs, IdentityGenerator):
+            metadata |= _identity(generatedAlwaysAs, explicit=False)
+        elif generatedAlwaysAs is not None:
+            metadata[GENERATION_KEY] = _text("generatedAlwaysAs", generatedAlwaysAs)
+        name = _text("colName", colName)
+        self._fields.append(StructField(name, column_type(dataType, name), bool(nullable), metadata))
+        return self
+
+    def addColumns(self, cols: spark_types.StructType | Iterable[spark_types.StructField]) -> DeltaTableBuilder:
+        """Add columns as a PySpark schema declares them, comments and other metadata included."""
+        self._fields += column_fields(cols)
+        return self
+
+    def partitionedBy(self, *cols: str | list[str] | tuple[str, ...]) -> DeltaTableBuilder:
+        """Keep rows with the same values of these columns in files of their own."""
+        self._partition_columns = tuple(_names(cols))
+        return self
+
+    def clusterBy(self, *cols: str | list[str] | tuple[str, ...]) -> DeltaTableBuilder:
+        """Keep rows with near values of these columns near each other; a name may lead into a struct (`a.b`)."""
+        self._clustering_columns = tuple(column_path(name) for name in _names(cols))
+        return self
+
+    def property(self, key: str, value: str) -> DeltaTableBuilder:
+        """Set a table property."""
+        self._properties[_text("key", key)] = _text("value", value)
+        return self
+
+    def execute(self) -> DeltaTable:
+        """Create or replace the table.
+
+        Returns:
+            The table.
+
+        Raises:
+            TableAlreadyExistsError: `create` found a table.
+            TableNotFoundError: `replace` found none.
+            SchemaError, InvalidCommitError, InvalidTablePropertyError: what is declared is not a possible table.
+        """
+        from headwater.spark.expression_checks import check_generated_columns
+        from headwater.spark.session import spark
+
+        if self._location is None:
+            raise InvalidCommitError("a table needs a place: say where it shall be, with location(path).")
+        schema = StructType(self._fields)
+        session = self._spark or spark()
+        if any(GENERATION_KEY in field.metadata for field in schema.fields):
+            check_generated_columns(session, schema)
+        wanted = Wanted(
+            schema, self._partition_columns, self._clustering_columns, dict(self._properties), self._comment
+        )
+        create(table_context(self._location, self._storage_options), wanted, self._creation)
+        return self._open_table(session, self._location, self._storage_options)
+
+
+def _identity(generator: IdentityGenerator, *, explicit: bool) -> dict[str, Any]:
+    return {START: generator.start, STEP: generator.step, ALLOW_EXPLICIT_INSERT: explicit}
+
+
+def _names(cols: tuple[str | list[str] | tuple[str, ...], ...]) -> list[str]:
+    """Names given one by one, or as one list."""
+    given: Any = cols[0] if len(cols) == 1 and not isinstance(cols[0], str) else cols
+    names = [_text("a column", name) for name in given]
+    if not names:
+        raise ValueError("name at least one column.")
+    return names
+
+
+def _text(what: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{what} is a text, not {value!r}.")
+    return value

@@ -1,0 +1,327 @@
+"""Version checksums that we write: right, complete, incremental, never overwritten (spec: "Version Checksum File")."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+from commit_tables import METADATA, WRITE, add, append, commit_lines, create, removal, table, vector, writer
+from hypothesis import given
+from hypothesis import strategies as st
+from log_settings import examined
+from log_store import DictStore
+from log_tables import commit_info, put_classic, put_commit
+from log_tables import add as add_line
+from log_tables import remove as remove_line
+
+from headwater.log import checksum_writer
+from headwater.log.actions import DomainMetadata, Protocol, Txn
+from headwater.log.draft import Attempt, Draft, Operation
+from headwater.log.opening import open_snapshot
+from headwater.log.transaction import Transaction
+from headwater.storage.faults import FaultyStore
+
+FEATURES = Protocol(3, 7, ("deletionVectors",), ("deletionVectors", "domainMetadata", "inCommitTimestamp"))
+TIMED = msgspec.structs.replace(METADATA, configuration={"delta.enableInCommitTimestamps": "true"})
+
+
+def checksum(store: DictStore, version: int) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(store.objects[f"_delta_log/{version:020d}.crc"])
+    return found
+
+
+def in_commit_timestamp(draft: Draft, attempt: Attempt) -> Draft:
+    return replace(draft, commit_info={"inCommitTimestamp": attempt.now_ms})
+
+
+def test_every_field_of_a_new_table() -> None:
+    store = DictStore()
+    ctx = writer(store, commit_rules=(in_commit_timestamp,))
+    files = [add("small", size=10), add("large", size=10_000, deletion_vector=vector("v", 12))]
+    transaction = Transaction(ctx, None)
+    transaction.set_protocol(FEATURES)
+    transaction.set_metadata(TIMED)
+    transaction.add(files)
+    transaction.record_progress(Txn("app", 3, 4))
+    transaction.set_domain(DomainMetadata("d", "{}"))
+    transaction.commit(Operation("CREATE TABLE AS SELECT"))
+
+    found = checksum(store, 0)
+
+    sizes = found.pop("fileSizeHistogram")
+    info, protocol, metadata, *_ = commit_lines(store, 0)
+    assert found == {
+        "txnId": transaction.id,
+        "tableSizeBytes": 10_010,
+        "numFiles": 2,
+        "numMetadata": 1,
+        "numProtocol": 1,
+        "inCommitTimestampOpt": info["commitInfo"]["inCommitTimestamp"],
+        "setTransactions": [{"appId": "app", "version": 3, "lastUpdated": 4}],
+        "domainMetadata": [{"domain": "d", "configuration": "{}", "removed": False}],
+        "metadata": metadata["metaData"],
+        "protocol": protocol["protocol"],
+        "numDeletedRecordsOpt": 12,
+        "numDeletionVectorsOpt": 1,
+        "deletedRecordCountsHistogramOpt": {"deletedRecordCounts": [1, 0, 1, 0, 0, 0, 0, 0, 0, 0]},
+    }
+    starts = sizes["sortedBinBoundaries"]
+    assert starts[:3] == [0, 8_192, 16_384]
+    assert starts == sorted(set(starts))
+    assert sizes["fileCounts"] == [1, 1, *[0] * (len(starts) - 2)]
+    assert sizes["totalBytes"] == [10, 10_000, *[0] * (len(starts) - 2)]
+    assert open_snapshot(ctx).verify() == []
+
+
+def test_fields_of_features_that_are_off_are_left_out() -> None:
+    store, _, _ = table()
+    assert "inCommitTimestampOpt" not in checksum(store, 0)
+    assert "allFiles" not in checksum(store, 0)
+
+
+# --- one after the other -----------------------------------------------------------------------------------
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["append", "delete", "vector", "compact", "txn", "domain", "drop domain", "readd", "empty"]),
+        st.integers(0, 40_000),
+        st.sampled_from(["memory", "store", "files", "lost race"]),
+    ),
+    max_size=12,
+)
+
+
+@given(STEPS)
+@examined
+def test_every_version_agrees_with_its_checksum(steps: list[tuple[str, int, str]]) -> None:
+    store = DictStore()
+    ctx = writer(store)
+    now = create(ctx, add("first"), protocol=FEATURES)
+    live = {"first": add("first")}
+    for number, (what, size, known) in enumerate(steps):
+        if known == "store":
+            now = open_snapshot(ctx)
+        elif known == "files":
+            store.objects.pop(f"_delta_log/{now.version:020d}.crc", None)
+            now = open_snapshot(ctx)
+        transaction = Transaction(ctx, now)
+        if known == "lost race":
+            append(ctx, now, add(f"rival{number}", size=size))
+        step(transaction, what, f"f{number}", size, live)
+        now = transaction.commit(WRITE).snapshot
+        assert f"_delta_log/{now.version:020d}.crc" in store.objects
+        assert now.verify() == []
+        assert open_snapshot(ctx).verify() == []
+
+
+def step(transaction: Transaction, what: str, path: str, size: int, live: dict[str, Any]) -> None:
+    first = next(iter(live.values()), None)
+    if what == "append" or (first is None and what in ("delete", "vector", "compact", "readd")):
+        live[path] = add(path, size=size)
+        transaction.add([live[path]])
+    elif what == "delete":
+        transaction.remove([removal(live.pop(first.path))])
+    elif what == "vector":
+        transaction.remove([removal(first)])
+        live[first.path] = msgspec.structs.replace(first, deletion_vector=vector(path, size % 10))
+        transaction.add([live[first.path]])
+    elif what == "compact":
+        transaction.remove([removal(file, data_change=False) for file in live.values()])
+        rows = sum(10 - (f.deletion_vector.cardinality if f.deletion_vector else 0) for f in live.values())
+        live.clear()
+        live[path] = add(path, size=size, rows=rows, data_change=False)
+        transaction.add([live[path]])
+        live[path] = add(path, size=size)
+    elif what == "readd":
+        live[first.path] = msgspec.structs.replace(first, size=size)
+        transaction.add([msgspec.structs.replace(live[first.path], data_change=False)])
+    elif what == "txn":
+        transaction.record_progress(Txn(f"app{size % 3}", size))
+    elif what in ("domain", "drop domain"):
+        transaction.set_domain(DomainMetadata(f"d{size % 2}", path, removed=what == "drop domain"))
+
+
+# --- what it costs ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The versions whose files were counted."""
+    counted: list[int] = []
+    count_files = checksum_writer.count_files
+
+    def recording(snapshot: Any) -> Any:
+        counted.append(snapshot.version)
+        return count_files(snapshot)
+
+    monkeypatch.setattr(checksum_writer, "count_files", recording)
+    return counted
+
+
+def test_files_are_not_counted_by_the_writer_of_the_version_before(counting: list[int]) -> None:
+    _, ctx, now = table(add("f"))
+    for number in range(5):
+        now = append(ctx, now, add(f"f{number}")).snapshot
+    assert counting == []
+
+
+def test_files_are_not_counted_after_a_lost_race(counting: list[int]) -> None:
+    store, ctx, now = table(add("f"))
+    rival = append(ctx, now, add("w1")).snapshot
+    append(ctx, rival, add("w2"))
+    del store.objects[f"_delta_log/{2:020d}.crc"]
+    after = append(ctx, now, add("late")).snapshot
+    assert (after.version, after.verify(), counting) == (3, [], [])
+
+
+def test_a_new_process_goes_on_from_the_checksum_in_the_store(counting: list[int]) -> None:
+    store, _, _ = table(add("f"))
+    faulty = FaultyStore(store)
+    ctx = writer(faulty)
+    now = append(ctx, open_snapshot(ctx), add("g")).snapshot
+    assert (now.verify(), counting) == ([], [])
+
+
+def test_a_missing_checksum_is_skipped_for_the_one_before_it(counting: list[int]) -> None:
+    store, ctx, now = table(add("f"))
+    append(ctx, now, add("g"))
+    del store.objects[f"_delta_log/{1:020d}.crc"]
+    now = append(ctx, open_snapshot(ctx), add("h")).snapshot
+    assert (now.verify(), counting) == ([], [])
+
+
+def test_files_are_counted_once_where_nobody_writes_checksums(counting: list[int]) -> None:
+    store, ctx, now = table(add("f"))
+    del store.objects[f"_delta_log/{0:020d}.crc"]
+    now = open_snapshot(ctx)
+    for number in range(4):
+        now = append(ctx, now, add(f"f{number}")).snapshot
+    assert (now.verify(), counting) == ([], [1])
+
+
+def test_a_checksum_behind_a_checkpoint_is_gone_on_from(counting: list[int]) -> None:
+    store, ctx, _ = table(add("f"))
+    put_classic(store, 0, [line for line in commit_lines(store, 0) if "commitInfo" not in line])
+    now = open_snapshot(ctx)
+    assert now.commits == ()
+    now = append(ctx, now, add("g")).snapshot
+    assert (now.verify(), counting) == ([], [])
+
+
+# --- other writers ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda crc: {**crc, "txnId": "somebody else's"},
+        lambda crc: {key: value for key, value in crc.items() if key != "txnId"},
+        lambda crc: {key: value for key, value in crc.items() if key != "numFiles"},
+        lambda crc: "not an object",
+        lambda crc: {**crc, "numFiles": "many"},
+    ],
+)
+def test_a_checksum_that_cannot_be_believed_is_not_gone_on_from(damage: Any, counting: list[int]) -> None:
+    store, ctx, _ = table(add("f"))
+    key = f"_delta_log/{0:020d}.crc"
+    store.objects[key] = json.dumps(damage({**checksum(store, 0), "tableSizeBytes": 5})).encode()
+    now = append(ctx, open_snapshot(ctx), add("g")).snapshot
+    assert (now.verify(), counting) == ([], [1])
+
+
+def test_another_writers_histogram_keeps_its_bins() -> None:
+    store, ctx, _ = table(add("f", size=5))
+    crc = checksum(store, 0)
+    crc["fileSizeHistogram"] = {"sortedBinBoundaries": [0, 100], "fileCounts": [1, 0], "totalBytes": [5, 0]}
+    store.objects[f"_delta_log/{0:020d}.crc"] = json.dumps(crc).encode()
+    now = append(ctx, open_snapshot(ctx), add("g", size=500)).snapshot
+    assert checksum(store, 1)["fileSizeHistogram"] == {
+        "sortedBinBoundaries": [0, 100],
+        "fileCounts": [1, 1],
+        "totalBytes": [5, 500],
+    }
+    assert now.verify() == []
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"sortedBinBoundaries": [], "fileCounts": [], "totalBytes": []},
+        {"sortedBinBoundaries": [5, 9], "fileCounts": [1, 0], "totalBytes": [5, 0]},
+        {"sortedBinBoundaries": [0, 9], "fileCounts": [1], "totalBytes": [5, 0]},
+    ],
+)
+def test_a_broken_histogram_of_another_writer_is_left_out(broken: Any) -> None:
+    store, ctx, _ = table(add("f", size=5))
+    deletions = {"deletedRecordCounts": []}
+    crc = {**checksum(store, 0), "fileSizeHistogram": broken, "deletedRecordCountsHistogramOpt": deletions}
+    store.objects[f"_delta_log/{0:020d}.crc"] = json.dumps(crc).encode()
+    now = append(ctx, open_snapshot(ctx), add("g")).snapshot
+    assert "fileSizeHistogram" not in checksum(store, 1)
+    assert "deletedRecordCountsHistogramOpt" not in checksum(store, 1)
+    assert now.verify() == []
+
+
+def test_a_winner_whose_tombstones_have_no_size(counting: list[int]) -> None:
+    store, ctx, read = table(add("f"), add("g"))
+    put_commit(store, 1, commit_info(txnId="x"), remove_line("f"), add_line("h", 7))
+    now = append(ctx, read, add("late")).snapshot
+    assert (now.verify(), now.num_files, counting) == ([], 3, [2])
+
+
+def test_a_winner_that_added_a_file_again(counting: list[int]) -> None:
+    store, ctx, read = table(add("f"))
+    put_commit(store, 1, commit_info(txnId="x"), add_line("f", 7, dataChange=False))
+    now = append(ctx, read, add("late")).snapshot
+    assert (now.verify(), now.num_files, counting) == ([], 2, [2])
+
+
+def test_a_checksum_that_leads_to_impossible_numbers_was_wrong(counting: list[int]) -> None:
+    store, ctx, _ = table(add("f"), add("g"))
+    store.objects[f"_delta_log/{0:020d}.crc"] = json.dumps({**checksum(store, 0), "numFiles": 0}).encode()
+    transaction = Transaction(ctx, open_snapshot(ctx))
+    transaction.remove([removal(add("f"))])
+    assert transaction.commit(Operation("DELETE")).snapshot.verify() == []
+    assert counting == [1]
+
+
+def test_a_checksum_is_never_overwritten() -> None:
+    store, ctx, now = table()
+    store.objects[f"_delta_log/{1:020d}.crc"] = b"somebody was faster"
+    append(ctx, now, add("f"))
+    assert store.objects[f"_delta_log/{1:020d}.crc"] == b"somebody was faster"
+
+
+def test_the_checksum_comes_after_the_commit() -> None:
+    store, _, read = table()
+    faulty = FaultyStore(store)
+    append(writer(faulty), replace(read, ctx=writer(faulty)), add("f"))
+    written = [call.key[-9:] for call in faulty.calls if call.operation == "put_if_absent"]
+    assert written == ["0001.json", "00001.crc"]
+
+
+def test_long_lists_of_transactions_are_left_out() -> None:
+    store, ctx, now = table()
+    transaction = Transaction(ctx, now)
+    for number in range(101):
+        transaction.record_progress(Txn(f"app{number}", 1))
+    now = transaction.commit(WRITE).snapshot
+    assert "setTransactions" not in checksum(store, 1)
+    assert checksum(store, 1)["domainMetadata"] == []
+    assert now.verify() == []
+
+
+def test_transactions_are_carried_along_without_reading_the_checkpoint() -> None:
+    store = DictStore()
+    ctx = writer(store)
+    transaction = Transaction(ctx, create(ctx))
+    transaction.record_progress(Txn("app", 3))
+    transaction.commit(WRITE)
+    lines = [line for v in (0, 1) for line in commit_lines(store, v) if "commitInfo" not in line]
+    put_classic(store, 1, lines)
+    append(ctx, open_snapshot(ctx), add("f"))
+    assert checksum(store, 2)["setTransactions"] == [{"appId": "app", "version": 3}]
+    assert open_snapshot(ctx).verify() == []

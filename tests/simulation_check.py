@@ -1,0 +1,165 @@
+"""What must be true of a simulated history: one serial order, the log's, explains everything.
+
+Rows are numbers in a partition. Each transaction left a note of what it read and of what it meant to do; here the notes
+are played again one after the other, in the order of the versions, on a plain set of rows.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from log_model import Model
+
+from headwater.errors import MissingCommitError, VersionNotFoundError
+from headwater.log.opening import open_snapshot
+from headwater.log.segment import list_log
+
+if TYPE_CHECKING:
+    from headwater.log.context import LogContext
+    from simulation import SimulatedStore
+
+Row = tuple[str, int]
+Rows = frozenset[Row]
+Matches = Callable[[Row], bool]
+
+
+@dataclass
+class Note:
+    """What one transaction read and did, as it saw it."""
+
+    id: str
+    what: str
+    read_version: int
+    matches: Matches | None = None
+    """Rows that it looked for; None if it looked for none."""
+    saw: Rows = frozenset()
+    """The rows that it found."""
+    takes: Rows = frozenset()
+    """Rows that it removes."""
+    brings: Rows = frozenset()
+    """Rows that it adds."""
+    counted: dict[str, int] = field(default_factory=dict)
+    """What it read and counted on by one: an application's progress, a domain, a property."""
+    level: str = "Serializable"
+    outcome: str = "crashed"
+    """Or `committed`, `unknown`, or the name of an error after which nothing may have happened."""
+    version: int | None = None
+
+
+@dataclass
+class History:
+    """Everything that was done to one table."""
+
+    notes: list[Note] = field(default_factory=list)
+    contents: dict[tuple[str, str | None], Rows] = field(default_factory=dict)
+    """The rows of each logical file: path and the deletion vector's id."""
+
+
+def check(history: History, store: SimulatedStore, ctx: LogContext) -> None:
+    """Raise AssertionError unless the history is right."""
+    assert store.twice == [], "a commit was put where one had been cleaned up"
+    commits = {version: _lines(data) for version, data in sorted(store.commits.items())}
+    assert list(commits) == list(range(len(commits))), "the versions are not contiguous"
+    placed = _check_acknowledged(history, commits)
+    _check_order(history, commits, placed)
+    if commits:
+        _check_readers(commits, ctx)
+
+
+def _lines(data: bytes) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in data.splitlines()]
+
+
+def _check_acknowledged(history: History, commits: dict[int, list[dict[str, Any]]]) -> dict[int, Note]:
+    """Every acknowledged commit is in the log exactly once, and nothing that was said to have failed is."""
+    ids = [lines[0]["commitInfo"]["txnId"] for lines in commits.values()]
+    assert len(set(ids)) == len(ids), "a transaction was committed twice"
+    notes = {note.id: note for note in history.notes}
+    placed = {version: notes[id_] for version, id_ in enumerate(ids)}
+    for note in history.notes:
+        found = ids.index(note.id) if note.id in ids else None
+        if note.outcome == "committed":
+            assert found == note.version, f"{note} is at {found}"
+        elif note.outcome not in ("crashed", "unknown"):
+            assert found is None, f"{note} failed, and is in the log at {found}"
+    return placed
+
+
+def _check_order(history: History, commits: dict[int, list[dict[str, Any]]], placed: dict[int, Note]) -> None:
+    """Played in the order of the versions, every transaction saw what it should, and did what it meant to."""
+    states: list[Rows] = []
+    by_appends: list[Rows] = []
+    counters: dict[str, int] = {}
+    model = Model()
+    rows: Rows = frozenset()
+    for version, note in placed.items():
+        _check_reads(note, version, states, by_appends)
+        for name, value in note.counted.items():
+            assert counters.get(name, 0) == value, f"{note} at {version}: {name} was {counters.get(name, 0)}"
+            counters[name] = value + 1
+        assert note.takes <= rows, f"{note} at {version} removes rows that are gone: {note.takes - rows}"
+        assert not note.brings & (rows - note.takes), f"{note} at {version} brings rows that are there"
+        rows = (rows - note.takes) | note.brings
+        model.apply(line for line in commits[version] if "commitInfo" not in line)
+        held = [history.contents[path.decode(), vector] for (path, vector), a in model.files.items() if "add" in a]
+        assert sum(map(len, held)) == len(rows), f"version {version} has other rows than it should"
+        assert frozenset().union(*held) == rows, f"version {version} has other rows than it should"
+        states.append(rows)
+        by_appends.append(note.brings if note.matches is None and not note.takes else frozenset())
+
+
+def _check_reads(note: Note, version: int, states: list[Rows], by_appends: list[Rows]) -> None:
+    if note.matches is None:
+        return
+    saw = {row for row in states[note.read_version] if note.matches(row)}
+    assert saw == note.saw, f"{note}: version {note.read_version} has other rows"
+    if note.level == "SnapshotIsolation":
+        return
+    now = {row for row in states[version - 1] if note.matches(row)}
+    if note.level == "WriteSerializable":
+        now -= frozenset().union(*by_appends[note.read_version + 1 :])
+    assert now == saw, f"{note} at {version}: its reads are not valid there: {now ^ saw}"
+
+
+def _check_readers(commits: dict[int, list[dict[str, Any]]], ctx: LogContext) -> None:
+    """A reader sees what a naive replay of all commits gives; checksums agree; row ids and times are in order."""
+    snapshot = open_snapshot(ctx)
+    assert snapshot.version == len(commits) - 1
+    model = Model()
+    last_ms, mark = 0, -1
+    for lines in commits.values():
+        info = lines[0]["commitInfo"]
+        model.apply(line for line in lines if "commitInfo" not in line)
+        stamp = info.get("inCommitTimestamp")
+        if stamp is not None:
+            assert stamp > last_ms, "in-commit timestamps must grow"
+            last_ms = stamp
+        for added in (line["add"] for line in lines if "add" in line):
+            first = added.get("baseRowId")
+            if first is not None and added["dataChange"] and added.get("deletionVector") is None:
+                assert first > mark, "row ids were given away twice"
+                mark = first + json.loads(added["stats"])["numRecords"] - 1
+    adds = {(a["add"]["path"], a["add"].get("size")) for a in model.files.values() if "add" in a}
+    files = snapshot.files(columns=["path", "size"])
+    assert set(zip(files["path"].to_pylist(), files["size"].to_pylist(), strict=True)) == adds
+    assert files.num_rows == sum("add" in a for a in model.files.values())
+    assert snapshot.app_transactions == {t["appId"]: t["version"] for t in model.txns.values()}
+    assert snapshot.metadata.configuration == model.metadata["configuration"]
+    for version in range(snapshot.version, -1, -1):
+        older = _opened(ctx, version)
+        if older is not None:
+            assert older.verify() == [], f"version {version}"
+
+
+def _opened(ctx: LogContext, version: int) -> Any:
+    try:
+        return open_snapshot(ctx, version=version)
+    except VersionNotFoundError:
+        return None
+    except MissingCommitError:
+        # Cleaned up too, but the listing lagged behind and something that is of no use was left.
+        assert version < max(list_log(ctx).checkpoints), f"version {version} is lost"
+        return None
