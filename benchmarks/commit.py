@@ -43,7 +43,9 @@ def history_table(commits: int, cache: Path) -> Path:
     """A table after so many commits of one file each, with a checkpoint at the end; made once."""
     path = cache / f"history-{commits}"
     if not path.exists():
-        subprocess.run([sys.executable, "-m", "benchmarks.commit", "--make", str(commits), str(path)], check=True, cwd=PROJECT)
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks.commit", "--make", str(commits), str(path)], check=True, cwd=PROJECT
+        )
     return path
 
 

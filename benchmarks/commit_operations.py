@@ -1,7 +1,7 @@
 """What Headwater and deltalake do in the benchmark `commit`: the same small appends, committed one after the other.
 
-Only the log is written: the data files that the commits add do not exist. Nothing heavy is imported at the top. The subject
-of a case is a JSON list: the path of the table, and how many commits are to be made.
+Only the log is written: the data files that the commits add do not exist. Nothing heavy is imported at the top. The
+subject of a case is a JSON list: the path of the table, and how many commits are to be made.
 """
 
 from __future__ import annotations
@@ -153,7 +153,9 @@ def _run_contenders(ready: Ready) -> Path:
 
 def _answer(path: Path) -> Answer:
     """The newest version, and which files the commits of this run have added: each of them once."""
-    names = sorted(p.name for p in (path / "_delta_log").iterdir() if p.name.endswith(".json") and p.name[:20].isdigit())
+    names = sorted(
+        p.name for p in (path / "_delta_log").iterdir() if p.name.endswith(".json") and p.name[:20].isdigit()
+    )
     added: list[str] = []
     for name in reversed(names):
         lines = (path / "_delta_log" / name).read_text().splitlines()

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FENCE = re.compile(r"^(?P<mark>`{3,}|~{3,})[ ]*(?P<info>[^`\n]*)\n(?P<body>.*?)^(?P=mark)[ ]*$", re.M | re.S)
 LINK = re.compile(r"\[[^\]\n]*\]\(<?(?P<target>[^)>\s]+)>?(?:\s+\"[^\"]*\")?\)")
 HEADING = re.compile(r"^#{1,6}[ ]+(?P<text>.+?)[ #]*$", re.M)
-EXAMPLE_TIMEOUT_S = 120
+EXAMPLE_TIMEOUT_S = 300
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Many writers on one table, in virtual time: a whole history follows from one number.
 
-Every writer is a thread, and one of them runs at a time: at each call to the store it hands over to the scheduler, which
-picks the next one by chance. The store forgets answers, asks to slow down, lags behind in listings, and writers die at
-any call. What happened is recorded for `simulation_check`, which knows what must be true of it.
+Every writer is a thread, and one of them runs at a time: at each call to the store it hands over to the scheduler,
+which picks the next one by chance. The store forgets answers, asks to slow down, lags behind in listings, and writers
+die at any call. What happened is recorded for `simulation_check`, which knows what must be true of it.
 """
 
 from __future__ import annotations

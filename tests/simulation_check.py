@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from log_model import Model
 
-from headwater.errors import MissingCommitError, VersionNotFoundError
+from headwater.errors import MissingCommitError, ObjectNotFoundError, VersionNotFoundError
 from headwater.log.opening import open_snapshot
 from headwater.log.segment import list_log
 
@@ -126,11 +126,9 @@ def _check_reads(note: Note, version: int, states: list[Rows], by_appends: list[
 
 def _check_readers(commits: dict[int, list[dict[str, Any]]], ctx: LogContext) -> None:
     """A reader sees what a naive replay of all commits gives; checksums agree; row ids and times are in order."""
-    snapshot = open_snapshot(ctx)
-    assert snapshot.version == len(commits) - 1
     model = Model()
     last_ms, mark = 0, -1
-    for lines in commits.values():
+    for version, lines in commits.items():
         info = lines[0]["commitInfo"]
         model.apply(line for line in lines if "commitInfo" not in line)
         stamp = info.get("inCommitTimestamp")
@@ -142,16 +140,45 @@ def _check_readers(commits: dict[int, list[dict[str, Any]]], ctx: LogContext) ->
             if first is not None and added["dataChange"] and added.get("deletionVector") is None:
                 assert first > mark, "row ids were given away twice"
                 mark = first + json.loads(added["stats"])["numRecords"] - 1
-    adds = {(a["add"]["path"], a["add"].get("size")) for a in model.files.values() if "add" in a}
+        _check_checksum(version, model, info, ctx)
+    snapshot = open_snapshot(ctx)
+    assert snapshot.version == len(commits) - 1
     files = snapshot.files(columns=["path", "size"])
-    assert set(zip(files["path"].to_pylist(), files["size"].to_pylist(), strict=True)) == adds
-    assert files.num_rows == sum("add" in a for a in model.files.values())
+    found = sorted(zip(files["path"].to_pylist(), files["size"].to_pylist(), strict=True))
+    assert found == sorted((add["path"], add["size"]) for add in model.adds)
     assert snapshot.app_transactions == {t["appId"]: t["version"] for t in model.txns.values()}
     assert snapshot.metadata.configuration == model.metadata["configuration"]
-    for version in range(snapshot.version, -1, -1):
+    for version in (snapshot.version, snapshot.version // 2):
         older = _opened(ctx, version)
         if older is not None:
             assert older.verify() == [], f"version {version}"
+
+
+def _check_checksum(version: int, model: Model, info: dict[str, Any], ctx: LogContext) -> None:
+    """The checksum of a version, where there is one, says what the naive replay gives."""
+    try:
+        crc = json.loads(ctx.store.get(f"_delta_log/{version:020d}.crc"))
+    except ObjectNotFoundError:
+        return
+    vectors = [add["deletionVector"] for add in model.adds if add.get("deletionVector")]
+    domains = {d["domain"]: d["configuration"] for d in model.domains.values() if not d.get("removed")}
+    expected = {
+        "txnId": info["txnId"],
+        "numFiles": len(model.adds),
+        "tableSizeBytes": sum(add["size"] for add in model.adds),
+        "metadata": model.metadata,
+        "protocol": model.protocol,
+        "numDeletionVectorsOpt": len(vectors),
+        "numDeletedRecordsOpt": sum(vector["cardinality"] for vector in vectors),
+        "inCommitTimestampOpt": info.get("inCommitTimestamp"),
+    }
+    assert {name: crc.get(name) for name in expected} == expected, f"version {version}"
+    assert sum(crc["fileSizeHistogram"]["fileCounts"]) == len(model.adds)
+    if "setTransactions" in crc:
+        recorded = {t["appId"]: t["version"] for t in crc["setTransactions"]}
+        assert recorded == {t["appId"]: t["version"] for t in model.txns.values()}
+    if "domainMetadata" in crc:
+        assert {d["domain"]: d["configuration"] for d in crc["domainMetadata"]} == domains
 
 
 def _opened(ctx: LogContext, version: int) -> Any:

@@ -16,7 +16,7 @@ from headwater.features.gate import check_readable
 from headwater.log.actions import Add, Remove
 from headwater.log.context import LogContext, now_ms
 from headwater.log.draft import Operation
-from headwater.log.filter_sql import parse_filter
+from headwater.log.expressions import Compare, Literal, column
 from headwater.log.opening import open_snapshot
 from headwater.log.snapshot import Snapshot
 from headwater.log.transaction import Transaction
@@ -26,7 +26,7 @@ SHARED = "shared"
 
 
 def context(store: ObjectStore) -> LogContext:
-    return LogContext(store, check_readable, check_writable=lambda protocol, metadata: None)
+    return LogContext(store, check_readable, check_writable=lambda _protocol, _metadata: None)
 
 
 def file(name: str, part: str, number: int) -> Add:
@@ -44,7 +44,7 @@ def append(ctx: LogContext, snapshot: Snapshot, name: str, number: int) -> tuple
 def count_on(ctx: LogContext, snapshot: Snapshot, name: str, number: int) -> tuple[Transaction, Snapshot]:
     """Replace the one file of the shared partition by one that counts one further: two at once must conflict."""
     transaction = Transaction(ctx, snapshot)
-    found = transaction.read_files(parse_filter(f"part = '{SHARED}'")).to_pylist()
+    found = transaction.read_files(Compare("=", column("part"), Literal(SHARED))).to_pylist()
     counted = sum(json.loads(row["stats"])["maxValues"]["id"] for row in found)
     transaction.remove([Remove(r["path"], size=r["size"], partition_values=dict(r["partitionValues"])) for r in found])
     transaction.add([file(f"{name}-{number}", SHARED, counted + 1)])

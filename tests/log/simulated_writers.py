@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 from log_tables import SCHEMA
-from simulation import Odds, World
-from simulation_check import History, Matches, Note, Row, Rows
+from simulated_files import add_of, removal_of
 
 from headwater.errors import (
     CommitStateUnknownError,
@@ -21,7 +20,7 @@ from headwater.errors import (
 )
 from headwater.features.gate import check_readable, check_writable
 from headwater.features.rules import COMMIT_RULES
-from headwater.log.actions import Add, DeletionVector, DomainMetadata, Metadata, Protocol, Remove, Txn
+from headwater.log.actions import Add, DeletionVector, DomainMetadata, Metadata, Protocol, Txn
 from headwater.log.context import LogContext
 from headwater.log.draft import Operation
 from headwater.log.filter_sql import parse_filter
@@ -29,6 +28,8 @@ from headwater.log.opening import open_snapshot
 from headwater.log.snapshot import Snapshot
 from headwater.log.transaction import Transaction
 from headwater.storage.faults import FaultyStore
+from simulation import Odds, World
+from simulation_check import History, Matches, Note, Row, Rows
 
 PARTS = "abc"
 DAY_S = 86_400.0
@@ -188,7 +189,7 @@ class Writer:
     def _overwrite(self, transaction: Transaction, note: Note) -> None:
         files = self._read(transaction, note, everything=True)
         note.takes, note.brings = note.saw, self.table.new_rows(PARTS, 3)
-        transaction.remove([_removal(file) for file in files])
+        transaction.remove([removal_of(file) for file in files])
         transaction.add(self._written(note.brings))
 
     def _insert_select(self, transaction: Transaction, note: Note) -> None:
@@ -202,7 +203,7 @@ class Writer:
         note.level = "SnapshotIsolation"
         chosen = [file for file in files if self.chance.random() < 0.7]
         rows = frozenset[Row]().union(*(self._rows(file) for file in chosen))
-        transaction.remove([_removal(file, data_change=False) for file in chosen])
+        transaction.remove([removal_of(file, data_change=False) for file in chosen])
         if rows:
             transaction.add([self._file(part, rows, data_change=False)])
 
@@ -255,7 +256,7 @@ class Writer:
             else:
                 transaction.reads_rows_matching(parse_filter(text))
                 found = transaction.snapshot.files(parse_filter(text))
-        files = [_add(row) for row in found.to_pylist()]
+        files = [add_of(row) for row in found.to_pylist()]
         note.saw = frozenset(row for file in files for row in self._rows(file) if note.matches(row))
         return files
 
@@ -278,7 +279,7 @@ class Writer:
             rest = rows - takes
             if rest == rows:
                 continue
-            transaction.remove([_removal(file)])
+            transaction.remove([removal_of(file)])
             if rest and self.chance.random() < 0.5:
                 physical = len(self.table.history.contents[file.path, None])
                 vector = DeletionVector("u", f"{self.ctx.new_id():a>20}", 40, physical - len(rest), 1)
@@ -317,39 +318,3 @@ def _everything(row: Row) -> bool:
 
 def _in_part(part: str) -> Matches:
     return lambda row: row[0] == part
-
-
-def _add(row: dict[str, Any]) -> Add:
-    """An `add` action as a listing of files shows it."""
-    vector = row["deletionVector"]
-    return Add(
-        row["path"],
-        row["size"],
-        dict(row["partitionValues"]),
-        row["modificationTime"],
-        stats=row["stats"],
-        deletion_vector=vector
-        and DeletionVector(
-            vector["storageType"],
-            vector["pathOrInlineDv"],
-            vector["sizeInBytes"],
-            vector["cardinality"],
-            vector["offset"],
-        ),
-        base_row_id=row["baseRowId"],
-        default_row_commit_version=row["defaultRowCommitVersion"],
-    )
-
-
-def _removal(file: Add, *, data_change: bool = True) -> Remove:
-    return Remove(
-        file.path,
-        data_change,
-        extended_file_metadata=True,
-        partition_values=file.partition_values,
-        size=file.size,
-        stats=file.stats,
-        deletion_vector=file.deletion_vector,
-        base_row_id=file.base_row_id,
-        default_row_commit_version=file.default_row_commit_version,
-    )

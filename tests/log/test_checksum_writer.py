@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from log_settings import examined
 from log_store import DictStore
-from log_tables import commit_info, put_classic, put_commit
 from log_tables import add as add_line
+from log_tables import commit_info, put_classic, put_commit
 from log_tables import remove as remove_line
 
 from headwater.log import checksum_writer
@@ -220,7 +220,7 @@ def test_a_checksum_behind_a_checkpoint_is_gone_on_from(counting: list[int]) -> 
         lambda crc: {**crc, "txnId": "somebody else's"},
         lambda crc: {key: value for key, value in crc.items() if key != "txnId"},
         lambda crc: {key: value for key, value in crc.items() if key != "numFiles"},
-        lambda crc: "not an object",
+        lambda _crc: "not an object",
         lambda crc: {**crc, "numFiles": "many"},
     ],
 )

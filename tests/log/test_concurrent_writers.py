@@ -98,15 +98,18 @@ def contend(place: Endpoint, commits: int) -> None:
     assert after.verify() == []
 
 
+@pytest.mark.slow
 def test_eight_processes_commit_to_one_table_on_a_disk(tmp_path: Path) -> None:
     contend(Endpoint(str(tmp_path / "table"), {}), commits=50)
 
 
+@pytest.mark.slow
 def test_eight_processes_commit_to_one_table_on_s3() -> None:
     with moto_server() as server:
         contend(Endpoint(f"{server.root}/contended-{os.getpid()}", server.options), commits=50)
 
 
+@pytest.mark.slow
 def test_killed_writers_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     place = Endpoint(str(tmp_path / "table"), {})
     create(writer(open_store(place.root), clock_ms=lambda: int(time.time() * 1000)))

@@ -143,9 +143,7 @@ def test_required_fields_are_written_and_absent_ones_are_not() -> None:
     }
     assert domain == {"domainMetadata": {"domain": "d", "configuration": "", "removed": False}}
     assert remove == {"remove": {"path": "q", "dataChange": True, "deletionTimestamp": NOW_MS}}
-    assert add_ == {
-        "add": {"path": "p", "partitionValues": {}, "size": 0, "modificationTime": 0, "dataChange": True}
-    }
+    assert add_ == {"add": {"path": "p", "partitionValues": {}, "size": 0, "modificationTime": 0, "dataChange": True}}
     assert cdc == {"cdc": {"path": "c", "partitionValues": {}, "size": 0, "dataChange": False}}
 
 
@@ -157,7 +155,9 @@ def test_table_features_are_written_even_if_there_are_none() -> None:
 
 
 def test_text_stays_text_and_numbers_keep_their_digits() -> None:
-    draft = Draft(Operation("WRITE", {"predicate": '["(name = \'日本\')"]', "n": 2**60}), adds=(Add("é", 2**60, {}, 1),))
+    draft = Draft(
+        Operation("WRITE", {"predicate": "[\"(name = '日本')\"]", "n": 2**60}), adds=(Add("é", 2**60, {}, 1),)
+    )
     data = encode_commit(draft, ATTEMPT, "t", {})
     assert "日本".encode() in data
     assert str(2**60).encode() in data

@@ -21,7 +21,6 @@ from commit_tables import (
     writer,
 )
 from log_store import NOW_MS, DictStore, Sleeper
-from log_tables import put_classic
 
 from headwater.errors import (
     ConcurrentWriteException,
@@ -39,9 +38,6 @@ from headwater.log.filter_sql import parse_filter
 from headwater.log.opening import open_snapshot
 from headwater.log.transaction import Transaction
 from headwater.storage.faults import Fault, FaultyStore, RaiseBefore, SimulatedCrash, script
-
-DAY_MS = 86_400_000
-
 
 # --- what a commit holds ----------------------------------------------------------------------------------
 
@@ -209,64 +205,6 @@ def test_a_new_table_needs_protocol_and_metadata() -> None:
         transaction.read_files()
 
 
-# --- rows that are only moved ------------------------------------------------------------------------------
-
-
-def moving(removed: list[Any], added: list[Any], *live: Any) -> Transaction:
-    _, ctx, read = table(*live)
-    transaction = Transaction(ctx, read)
-    transaction.remove([removal(file, data_change=False) for file in removed])
-    transaction.add([msgspec.structs.replace(file, data_change=False) for file in added])
-    return transaction
-
-
-A, B = add("a", rows=10), add("b", rows=5)
-A_DELETED = add("a", rows=10, deletion_vector=vector("v", 10))
-NO_STATS = add("n", stats=None)
-
-
-@pytest.mark.parametrize(
-    ("removed", "added"),
-    [
-        ([A, B], [add("ab", rows=15)]),
-        ([A, B], [add("ab", stats=None)]),
-        ([NO_STATS], [add("n2", rows=3)]),
-        ([add("a", rows=10, deletion_vector=vector("v", 4))], [add("a2", rows=6)]),
-        ([A_DELETED], []),
-        ([], [msgspec.structs.replace(A, base_row_id=0)]),
-        ([A], [add("a2", rows=10), msgspec.structs.replace(B, base_row_id=0)]),
-    ],
-)
-def test_rows_may_be_moved(removed: list[Any], added: list[Any]) -> None:
-    live = {file.path: file for file in (A, B, NO_STATS, *removed)}.values()
-    assert moving(removed, added, *live).commit(Operation("OPTIMIZE")).version == 1
-
-
-@pytest.mark.parametrize(
-    ("removed", "added", "says"),
-    [
-        ([A, B], [add("ab", rows=14)], "15 rows are removed .* 14 rows are added"),
-        ([A], [], "10 rows are removed"),
-        ([NO_STATS], [], "an unknown number of rows are removed"),
-        ([], [add("new", rows=3)], "'new' is added with dataChange=false"),
-        ([A], [msgspec.structs.replace(B, base_row_id=0)], "10 rows are removed .* 0 rows are added"),
-    ],
-)
-def test_rows_may_not_appear_or_vanish_as_if_moved(removed: list[Any], added: list[Any], says: str) -> None:
-    with pytest.raises(InvalidCommitError, match=says):
-        moving(removed, added, A, B, NO_STATS).commit(Operation("OPTIMIZE"))
-
-
-def test_files_are_found_in_a_checkpoint_too() -> None:
-    store, ctx, _ = table(A, B)
-    put_classic(store, 0, [line for line in commit_lines(store, 0) if "commitInfo" not in line])
-    read = open_snapshot(ctx)
-    assert read.commits == ()
-    transaction = Transaction(ctx, read)
-    transaction.add([msgspec.structs.replace(A, data_change=False, base_row_id=0)])
-    assert transaction.commit(Operation("BACKFILL")).snapshot.num_files == 2
-
-
 # --- losing and going on -----------------------------------------------------------------------------------
 
 
@@ -345,7 +283,7 @@ def test_rules_run_again_on_every_attempt_against_the_metadata_in_force() -> Non
 
     assert [s[:2] for s in seen] == [(1, None), (2, "harmless")]
     info = commit_lines(store, 2)[0]["commitInfo"]
-    assert list(info)[0] == "inCommitTimestamp"
+    assert next(iter(info)) == "inCommitTimestamp"
     assert info["inCommitTimestamp"] == seen[1][2] + 2
 
 
@@ -392,64 +330,6 @@ def test_nobody_tries_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     late.add([add("late")])
     with pytest.raises(ConcurrentWriteException, match="5 times"):
         late.commit(WRITE)
-
-
-# --- a log that was cleaned up meanwhile ----------------------------------------------------------------
-
-
-def cleaned_up(store: DictStore, ctx: LogContext, read: Any, later: int) -> None:
-    """Further commits, a checkpoint at the last, and nothing before it."""
-    now = read
-    for number in range(later):
-        now = append(ctx, now, add(f"w{number}")).snapshot
-    actions = [line for v in range(now.version + 1) for line in commit_lines(store, v) if "commitInfo" not in line]
-    put_classic(store, now.version, actions)
-    for version in range(now.version):
-        del store.objects[f"_delta_log/{version:020d}.json"]
-
-
-def test_a_transaction_that_is_older_than_the_log_does_not_write_into_the_past() -> None:
-    store, ctx, read = table()
-    cleaned_up(store, ctx, read, later=3)
-    late = Transaction(writer(store, clock_ms=lambda: NOW_MS + 31 * DAY_MS), read)
-    late.add([add("late")])
-
-    with pytest.raises(ConcurrentWriteException, match="cleaned up"):
-        late.commit(WRITE)
-    assert f"_delta_log/{1:020d}.json" not in store.objects
-    assert open_snapshot(ctx).num_files == 3
-
-
-def test_an_old_version_of_a_cleaned_log_that_still_loads_is_no_base_for_a_commit() -> None:
-    store, ctx, read = table()
-    put_classic(store, 0, [line for line in commit_lines(store, 0) if "commitInfo" not in line])
-    cleaned_up(store, ctx, read, later=3)
-    late_ctx = writer(store, clock_ms=lambda: NOW_MS + 31 * DAY_MS)
-    late = Transaction(late_ctx, open_snapshot(late_ctx, version=0))
-    with pytest.raises(ConcurrentWriteException, match="cleaned up"):
-        late.commit(WRITE)
-
-
-def test_an_old_transaction_on_a_quiet_table_commits() -> None:
-    store, _, read = table()
-    late = Transaction(writer(store, clock_ms=lambda: NOW_MS + 31 * DAY_MS), read)
-    late.add([add("late")])
-    assert late.commit(WRITE).version == 1
-
-
-def test_an_old_transaction_goes_on_after_winners_whose_commits_are_there() -> None:
-    store, ctx, read = table()
-    append(ctx, read, add("w"))
-    late = Transaction(writer(store, clock_ms=lambda: NOW_MS + 31 * DAY_MS), read)
-    late.add([add("late")])
-    assert late.commit(WRITE).version == 2
-
-
-def test_a_table_whose_first_commit_was_cleaned_up_is_not_created_again() -> None:
-    store, ctx, read = table()
-    cleaned_up(store, ctx, read, later=3)
-    with pytest.raises(ConcurrentWriteException, match="cannot be created"):
-        create(ctx)
 
 
 # --- after the commit ---------------------------------------------------------------------------------------

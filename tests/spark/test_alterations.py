@@ -173,3 +173,17 @@ def test_domains_and_the_protocol(table: DeltaTable, path: str) -> None:
     table.upgradeTableProtocol(1, 7)
     assert hw.open_log(path).protocol.min_writer_version == 7
     table.unsetProperties(["a"], if_exists=True)
+
+
+def test_on_spark_connect(remote: SparkSession, path: str) -> None:
+    table = DeltaTable.forPath(remote, path)
+    with pytest.raises(ConstraintViolationError, match="1 row breaks it"):
+        table.addConstraint("big", "id > 1")
+    with pytest.raises(InvalidCommitError, match="cannot be resolved"):
+        table.addConstraint("bad", "nope > 1")
+    table.addConstraint("positive", "id > 0")
+    table.setNullable("id", False)
+    assert [row.operation for row in table.history().collect()] == ["CHANGE COLUMN", "ADD CONSTRAINT", "WRITE"]
+    assert table.detail().collect()[0].numFiles == 1
+    made = DeltaTable.create(remote).location(f"{path}2").addColumn("a", "int")
+    assert made.addColumn("b", "int", generatedAlwaysAs="a + 1").execute().toDF().columns == ["a", "b"]

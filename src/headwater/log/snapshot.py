@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from headwater.errors import ObjectNotFoundError
+from headwater.log import names
 from headwater.log.actions import Add
 from headwater.log.commit import CommitActions
 from headwater.log.history import CommitSummary, read_history
@@ -91,11 +93,11 @@ class Snapshot:
         The in-commit timestamp where the table has them, else the modification time of the commit file (of the
         compacted file or checkpoint, when log cleanup has left nothing else).
         """
+        if self.has_in_commit_timestamps:
+            commit = self._newest_commit()
+            if commit is not None and commit.in_commit_timestamp is not None:
+                return commit.in_commit_timestamp
         meta = self.segment.commit_meta
-        if meta is not None and self.has_in_commit_timestamps:
-            recorded = self._newest_commit(meta.key).in_commit_timestamp
-            if recorded is not None:
-                return recorded
         if meta is None and self.segment.commits:
             meta = self.segment.commits[-1].meta
         if meta is None:
@@ -103,10 +105,14 @@ class Snapshot:
             meta = self.segment.checkpoint.files[0]
         return self.ctx.store.head(meta.key).modified_ms if meta.modified_ms == NOT_ASKED_MS else meta.modified_ms
 
-    def _newest_commit(self, key: str) -> CommitActions:
-        if self.commits and self.commits[-1].key == key:
+    def _newest_commit(self) -> CommitActions | None:
+        """The commit of this version; None if it has been cleaned up. A listing that lags may not have shown it."""
+        if self.commits and self.commits[-1].version == self.commits[-1].end_version:
             return self.commits[-1]
-        return CommitActions(self.version, self.version, key, self.ctx.store.get(key))
+        try:
+            return CommitActions.of(self.version, self.ctx.store.get(names.commit_key(self.version)))
+        except ObjectNotFoundError:
+            return None
 
     # --- state other than files ------------------------------------------------------------------
 
