@@ -35,8 +35,8 @@ COMMIT = Benchmark(
         "Headwater flushes each commit to the disk and writes a version checksum; deltalake does neither",
     ),
 )
-FEW = 20
-"""Commits in the cases that compare tables: two checkpoints are among them."""
+FEW = 9
+"""Commits in the cases that compare tables: so many lie between two checkpoints."""
 
 
 def history_table(commits: int, cache: Path) -> Path:
@@ -89,8 +89,8 @@ def _case(title: str, operation: str, path: Path, version: int, commits: int, si
 
 def _history_cases(sizes: list[int], cache: Path) -> Iterator[Case]:
     for size in sizes:
-        path = history_table(size, cache)
-        yield _case(f"{FEW} commits after {size:,}", "alone", path, size - 1, FEW, f"{size:,} commits")
+        path = history_table(size + 1, cache)
+        yield _case(f"{FEW} commits after {size:,}", "alone", path, size, FEW, f"{size:,} commits")
 
 
 def _file_cases(sizes: list[int], cache: Path) -> Iterator[Case]:
@@ -100,15 +100,17 @@ def _file_cases(sizes: list[int], cache: Path) -> Iterator[Case]:
             table = make_table_apart(spec, cache)
             title = f"{FEW} commits, {size:,} live files" + ("" if checksums else ", no .crc before")
             yield _case(title, "alone", table.path, table.truth.version, FEW, f"{size:,} files")
+        title = f"{FEW + 1} commits and a checkpoint, {size:,} live files"
+        yield _case(title, "alone", table.path, table.truth.version, FEW + 1, f"{size:,} files", max_runs=2)
 
 
 def all_cases(cache: Path, *, quick: bool) -> Iterator[Case]:
     """Every case."""
-    small, many = history_table(10, cache), 40 if quick else 200
-    yield _case(f"one writer, {many} commits", "alone", small, 9, many, "10 commits")
-    yield _case(f"{WRITERS} writers, {many} commits in all", "contended", small, 9, many, "10 commits")
+    small, many = history_table(11, cache), 40 if quick else 200
+    yield _case(f"one writer, {many} commits", "alone", small, 10, many, "10 commits")
+    yield _case(f"{WRITERS} writers, {many} commits in all", "contended", small, 10, many, "10 commits")
     if not quick:
-        yield _case("one writer, 1,000 commits", "alone", small, 9, 1_000, "10 commits", max_runs=2)
+        yield _case("one writer, 1,000 commits", "alone", small, 10, 1_000, "10 commits", max_runs=2)
     yield from _history_cases([10, 1_000] if quick else [10, 1_000, 10_000], cache)
     yield from _file_cases([1_000] if quick else [1_000, 1_000_000], cache)
 

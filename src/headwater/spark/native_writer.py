@@ -2,7 +2,7 @@
 
 Spark writes to a private directory inside the table. Its commit protocol sees to it that just the files of successful
 task attempts end there; they then get their final names by a rename on the same disk, and their statistics from their
-footers. A write that dies leaves its directory behind, which no log names and `vacuum` removes.
+footers. A write that is killed leaves its directory (`incomplete-*`) behind, which no log names.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ def from_traceback(text: str) -> HeadwaterError | None:
     missing = _MISSING_PACKAGE.search(text)
     if missing is not None:
         return ExecutorSetupError(
-            f"Spark's Python workers do not have the package {missing[1]}, and they must read the files of this table, "
-            "for Spark has no filesystem for its store. Install headwater where the workers run, and let "
+            f"Spark's Python workers do not have the package {missing[1]}, and they must read or write the files of "
+            "this table, for Spark has no filesystem for its store. Install headwater where the workers run, and let "
             "PYSPARK_PYTHON (in the environment, before the session starts) name a Python that has it."
         )
     found = _LAST_LINE.findall(text)
