@@ -1,8 +1,8 @@
-"""Headwater in a few seconds: a table of events, looked at in every way that works today.
+"""Headwater in half a minute: a table of events, looked at in every way that works today.
 
 Run it with `make demo`, or `.venv/bin/python examples/demo.py`. Every line after `>>>` and `$` is really
-executed. The table is made in a temporary directory by delta-rs (another implementation of Delta), and is gone
-afterwards.
+executed. The table is made in a temporary directory by delta-rs (another implementation of Delta), read and written
+with Spark, and is gone afterwards.
 """
 
 from __future__ import annotations
@@ -66,13 +66,27 @@ def demo(page: Page) -> None:
     write_checksum(EVENTS, extra_files=1)
     page.command("verify", "events")
 
+    page.heading("Rows: Spark reads and writes, and needs no JARs")
+    page.do("spark = hw.spark('demo')")
+    page.do("swedish = hw.read(spark, 'events').where(\"country = 'SE'\")")
+    page.ask("swedish.count()")
+    page.ask("[(scan.files_kept, scan.files_total) for scan in hw.scans(swedish)]")
+    page.do("written = hw.write(swedish, 'swedish', partition_by='date')")
+    page.ask("written.version, written.metrics['numOutputRows']")
+    page.do("again = hw.write(swedish.limit(5), 'swedish', mode='append', txn=('demo', 1))")
+    page.ask("hw.write(swedish.limit(5), 'swedish', mode='append', txn=('demo', 1))")
+    page.say("None: this application has already written this, so nothing is written twice.")
+    page.ask("hw.read(spark, 'swedish').count(), hw.read(spark, 'swedish', version=0).count()")
+    page.command("history", "swedish")
+    page.do("spark.stop()")
+
     page.heading("Errors say what happened, and what to do")
     page.command("files", "events", "--where", "cuontry = 'SE'")
     page.command("show", "events", "--version", "99")
 
     page.heading("Your turn")
     page.draw(next_steps())
-    page.say("The command is in .venv/bin. Reading with Spark, and writing, come next: see README.md.")
+    page.say("The command is in .venv/bin. More about reading and writing with Spark: docs/index.md.")
 
 
 def kept_files(page: Page) -> Table:
