@@ -29,7 +29,7 @@ test: setup ## run the tests
 	@$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile $(ARGS)
 
 check: setup ## lint, formatting, types, and the direction of imports
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports

@@ -27,9 +27,18 @@ AZURITE_PACKAGE = "azurite@3"
 INSTALL_TIMEOUT_S = 240
 START_TIMEOUT_S = 60
 
+# S3 tests `If-None-Match` and stores in one step. Moto does both one after the other, in threads: so one PUT at a time.
 _MOTO = """
 import sys
+import threading
+from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
+puts = threading.Lock()
+put = S3Response._key_response_put
+def put_alone(*args, **kwargs):
+    with puts:
+        return put(*args, **kwargs)
+S3Response._key_response_put = put_alone
 server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
 server.start()
 print(server.get_host_and_port()[1], flush=True)
