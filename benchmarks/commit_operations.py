@@ -146,7 +146,11 @@ def _run_contenders(ready: Ready) -> Path:
     for process in ready.started:
         assert process.stdin is not None
         process.stdin.close()
-    if any(process.wait() for process in ready.started):
+    codes = [process.wait() for process in ready.started]
+    for process in ready.started:
+        assert process.stdout is not None
+        process.stdout.close()
+    if any(codes):
         raise RuntimeError("a writer failed")
     return ready.path
 

@@ -14,6 +14,7 @@ import importlib
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -118,6 +119,19 @@ class Outcome:
     case: Case
     best: dict[str, Measurement]
     errors: list[str]
+    rounds: dict[str, list[Measurement]] = field(default_factory=dict)
+    """Of peers in warm sessions: what each round gave. A round disturbs all peers alike, so its ratio says more than
+    that of the best of each."""
+
+    def ratio(self, peer: str, value: Callable[[Measurement], float]) -> float | None:
+        """Headwater's value by a peer's; None if one of them is missing or anything is wrong."""
+        ours, theirs = self.best.get(HEADWATER), self.best.get(peer)
+        if ours is None or theirs is None or self.errors or not value(theirs):
+            return None
+        if peer not in self.rounds:
+            return value(ours) / value(theirs)
+        pairs = zip(self.rounds[HEADWATER], self.rounds[peer], strict=True)
+        return statistics.median(value(one) / value(other) for one, other in pairs)
 
 
 class MeasurementError(Exception):
@@ -171,7 +185,7 @@ def measure_cases(
         errors: list[str] = []
         wanted = {peer: how for peer, how in operations[case.operation].items() if peer not in without}
         for turn in range(-warmups, min(runs, case.max_runs or runs)):
-            for peer, how in wanted.items():
+            for peer, how in list(wanted.items())[:: -1 if warmups and turn % 2 else 1]:
                 try:
                     one = measure(module, case, peer, how)
                 except MeasurementError as error:
@@ -184,7 +198,8 @@ def measure_cases(
                     measured.setdefault(peer, []).append(one)
             if errors:
                 break
-        yield Outcome(case, {peer: best_of(several) for peer, several in measured.items()}, errors)
+        best = {peer: best_of(measured[peer]) for peer in wanted if peer in measured}
+        yield Outcome(case, best, errors, measured if warmups else {})
 
 
 def disagreements(truth: Answer, answer: Answer) -> list[str]:

@@ -57,18 +57,12 @@ CPU = Comparison(
 
 def ratio(outcome: Outcome, reference: str) -> float | None:
     """Headwater's wall time by the reference peer's; None if one of them is missing or anything is wrong."""
-    ours, theirs = outcome.best.get(HEADWATER), outcome.best.get(reference)
-    if ours is None or theirs is None or outcome.errors:
-        return None
-    return ours.wall_s / theirs.wall_s
+    return outcome.ratio(reference, lambda measured: measured.wall_s)
 
 
 def second_ratio(outcome: Outcome, reference: str, second: Comparison) -> float | None:
     """The same of what is compared beside wall time."""
-    ours, theirs = outcome.best.get(HEADWATER), outcome.best.get(reference)
-    if ours is None or theirs is None or outcome.errors or not second.value(theirs):
-        return None
-    return second.value(ours) / second.value(theirs)
+    return outcome.ratio(reference, second.value)
 
 
 def verdict(found: float | None, target: float | None) -> str:
@@ -116,7 +110,7 @@ def notes(outcome: Outcome, reference: str) -> list[str]:
     ours = outcome.best.get(HEADWATER)
     for peer, theirs in outcome.best.items():
         if ours is not None and peer not in (HEADWATER, reference):
-            ratios = f"{_ratio(ours.wall_s / theirs.wall_s)} wall and {_ratio(ours.cpu_s / theirs.cpu_s)} CPU"
+            ratios = f"{_ratio(ratio(outcome, peer))} wall and {_ratio(second_ratio(outcome, peer, CPU))} CPU"
             found.append(f"{_name(case)}: {ratios} of {peer} ({_time(theirs)} ms)")
     if ours is not None and case.setup_title and ours.setup_s:
         found.append(f"{_name(case)}: {_ratio(ours.wall_s / ours.setup_s)} of {case.setup_title} ({_ms(ours.setup_s)})")

@@ -24,7 +24,7 @@ from benchmarks.sessions import Sessions, SessionSpec
 from benchmarks.tables import cache_directory, open_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from benchmarks.scan_tables import ScanTable
@@ -48,7 +48,7 @@ class Size:
 
 
 FULL = Size(
-    wide=ScanSpec(8_000_000, 40),
+    wide=ScanSpec(4_000_000, 20),
     partitions=ScanSpec(2_000_000, 1_000, partitioned=True),
     planned_files=(1_000, 10_000, 100_000),
     runs=7,
@@ -74,6 +74,7 @@ SCAN = Benchmark(
         "every answer (aggregates, number of files) was the one that the generator knows",
         "plain Parquet does not know what is deleted, so its answer is that for all rows",
         "Headwater and plain Parquet take turns in one session, which is warm before the runs that count",
+        "times are the best of all rounds, ratios the median of the rounds' ratios",
         "plain Parquet is given the schema; in planning also the setting that makes it list paths fastest",
     ),
     second=report.CPU,
@@ -139,8 +140,8 @@ def _case(title: str, operation: str, table: ScanTable, query: str) -> Case:
     return Case(title, operation, subject.text(), f"{rows}, {parts}", table.truth[query])
 
 
-def sessions_of(installed: delta_spark.DeltaSpark | None) -> Sessions:
-    """Where each peer is measured."""
+def sessions_of(installed: delta_spark.DeltaSpark | None, others: Mapping[str, SessionSpec] | None = None) -> Sessions:
+    """Where each peer is measured; `others` have sessions of their own names."""
     from headwater.spark.java import find_java
 
     specs = {"own": SessionSpec(sys.executable)}
@@ -154,6 +155,8 @@ def sessions_of(installed: delta_spark.DeltaSpark | None) -> Sessions:
         }
         specs["delta-spark"] = SessionSpec(str(installed.python), environ)
         session_of |= {DELTA_SPARK: "delta-spark", DELTA_PARQUET: "delta-spark"}
+    for peer, spec in (others or {}).items():
+        specs[peer], session_of[peer] = spec, peer
     return Sessions(specs, session_of)
 
 

@@ -72,6 +72,7 @@ WRITE = Benchmark(
     remarks=(
         "Headwater collects statistics, commits, and flushes all files to the disk; plain Parquet flushes nothing",
         "both take turns in one session, which is warm before the runs that count",
+        "times are the best of all rounds, ratios the median of the rounds' ratios",
         "every write had all rows, by the footers of its files",
     ),
     second=FILE_SIZES,

@@ -107,14 +107,17 @@ def _jvm_pid() -> int:
     return int(str(handle().getName()).partition("@")[0])
 
 
+def process_tree() -> list[int]:
+    """The JVM and all processes below it."""
+    found = [_jvm_pid()]
+    for pid in found:
+        found += _children(pid)  # which are visited in turn
+    return found
+
+
 def _workers_cpu_s() -> float:
     """All processes below the JVM, with those of theirs that ended."""
-    total, found = 0.0, [_jvm_pid()]
-    while found:
-        children = _children(found.pop())
-        found += children
-        total += sum(map(_process_cpu_s, children))
-    return total
+    return sum(map(_process_cpu_s, process_tree()[1:]))
 
 
 def _children(pid: int) -> list[int]:

@@ -211,3 +211,14 @@ def test_a_setup_that_fails_leaves_no_clone_behind(tmp_path: Path) -> None:
 
     assert len(found.errors) == 1
     assert not list(tmp_path.glob(".clone-*"))
+
+
+def test_ratio_of_warm_sessions_is_the_median_of_the_rounds() -> None:
+    ours = [measured(wall_s=wall) for wall in (1.0, 8.0, 2.0)]
+    theirs = [measured(wall_s=wall) for wall in (1.0, 2.0, 1.0)]
+    case = Case("title", "open", "[]", "10k files", {})
+
+    found = Outcome(case, {"headwater": ours[0], "deltalake": theirs[0]}, [], {"headwater": ours, "deltalake": theirs})
+
+    assert report.ratio(found, "deltalake") == 2.0
+    assert report.ratio(outcome(ours[0], theirs[0]), "deltalake") == 1.0

@@ -1,0 +1,179 @@
+"""DML and maintenance: Headwater against delta-spark (the reference, on a Spark of its own) and deltalake.
+
+    python -m benchmarks.dml --quick
+    python -m benchmarks.dml --results
+
+The operations are in `dml_operations.py`, the tables in `dml_tables.py`. What is compared beside wall time is memory:
+the highest resident memory of all processes that take part, driver, JVM and workers, during the operation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from benchmarks import delta_spark
+from benchmarks.dml_operations import DELTALAKE, NO_SPARK_VARIABLE, PEAK, Subject
+from benchmarks.dml_tables import (
+    after_delete,
+    after_merge,
+    after_update,
+    littered,
+    small_files,
+    unchanged,
+    upserts,
+    with_vectors,
+)
+from benchmarks.harness import Case, Measurement
+from benchmarks.report import Comparison
+from benchmarks.runner import Benchmark, add_options, run
+from benchmarks.scan import sessions_of
+from benchmarks.scan_operations import DELTA_JARS_VARIABLE, DELTA_SPARK
+from benchmarks.scan_tables import ScanSpec, ScanTable, scan_table_apart
+from benchmarks.sessions import SessionSpec
+from benchmarks.tables import cache_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+DELETED_KEYS = 100
+
+
+def _peak(measured: Measurement) -> float:
+    return float((measured.answer or {}).get(PEAK, 0))
+
+
+def _times(measured: Measurement | None) -> str:
+    return "" if measured is None else f"{measured.wall_s * 1000:,.0f} / {measured.cpu_s * 1000:,.0f}"
+
+
+MEMORY_IN_USE = Comparison(
+    unit="MB",
+    explanation="wall ms / CPU ms (JVM, Python and workers); highest memory of all processes together",
+    value=_peak,
+    target=lambda case: case.memory_target,
+    cell=lambda measured: "" if measured is None else f"{_peak(measured) / 1e6:,.0f}",
+    wall_cell=_times,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much data, and how often to measure."""
+
+    rows: ScanSpec
+    small_files: tuple[int, int]
+    """Rows and files of the table to compact."""
+    littered_files: int
+    runs: int
+    warmups: int
+    target: float | None
+
+
+FULL = Size(ScanSpec(4_000_000, 16), (1_000_000, 10_000), 100_000, runs=3, warmups=1, target=1.0)
+QUICK = Size(ScanSpec(200_000, 4), (20_000, 200), 1_000, runs=1, warmups=1, target=None)
+"""Far too small for ratios to say much: it shows that everything runs and that answers are right."""
+
+DML = Benchmark(
+    name="dml",
+    title="DML and maintenance",
+    operations="benchmarks.dml_operations",
+    reference=DELTA_SPARK,
+    remarks=(
+        "every peer has a warm session of its own and a copy of the table for each run",
+        "times are the best of all rounds, ratios the median of the rounds' ratios",
+        "after each run the peer read its table again, and rows and sums were the ones that Arrow had worked out",
+        "deltalake writes no deletion vectors: in those cases it rewrites files",
+        "a Spark driver here has at most 3 GB of heap",
+    ),
+    second=MEMORY_IN_USE,
+    libraries=("headwater", "pyspark", "deltalake", "pyarrow"),
+)
+
+
+def cases_of(size: Size, cache: Path) -> Iterator[Case]:
+    """Every case. A table is made when the first case that needs it is due."""
+    for case in (*_row_cases(size, cache), *_maintenance_cases(size, cache)):
+        yield replace(case, target=size.target)
+
+
+def _row_cases(size: Size, cache: Path) -> Iterator[Case]:
+    table = scan_table_apart(size.rows, cache)
+    for how, path in (("", table.path), (", deletion vectors", with_vectors(table))):
+        for percent in (1, 10):
+            source = upserts(table, percent)
+            subject = Subject(str(path), source=str(source))
+            yield _case(f"MERGE, {percent}% upserts{how}", "merge", subject, table, after_merge(table, source))
+        yield _delete_case(f"DELETE by {DELETED_KEYS} keys{how}", path, table)
+        yield _update_case(f"UPDATE of 1% of the rows{how}", path, table)
+
+
+def _delete_case(title: str, path: Path, table: ScanTable) -> Case:
+    """Keys from two files of all."""
+    step = table.spec.rows_per_file // DELETED_KEYS * 2
+    keys = list(range(table.spec.rows_per_file // 2, table.spec.num_rows, step))[:DELETED_KEYS]
+    subject = Subject(str(path), condition=f"id IN ({', '.join(map(str, keys))})")
+
+    def matches(rows: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        return pc.is_in(rows["id"], value_set=pa.array(keys, pa.int64()))
+
+    return _case(title, "delete", subject, table, after_delete(table, matches))
+
+
+def _update_case(title: str, path: Path, table: ScanTable) -> Case:
+    """Rows that lie in every file."""
+
+    def matches(rows: Any) -> Any:
+        import pyarrow.compute as pc
+
+        return pc.equal(rows["quantity"], 17)
+
+    subject = Subject(str(path), condition="quantity = 17")
+    return _case(title, "update", subject, table, after_update(table, matches))
+
+
+def _maintenance_cases(size: Size, cache: Path) -> Iterator[Case]:
+    small = small_files(*size.small_files, cache)
+    yield _case("OPTIMIZE of small files", "optimize", Subject(str(small.path)), small, unchanged(small))
+    path = littered(size.littered_files, cache)
+    files = f"{size.littered_files // 1000}k files"
+    truth = {"files": size.littered_files // 2}
+    yield Case("VACUUM, every second file is garbage", "vacuum", Subject(str(path)).text(), files, truth)
+
+
+def _case(title: str, operation: str, subject: Subject, table: ScanTable, truth: dict[str, Any]) -> Case:
+    size = f"{table.spec.num_rows / 1e6:g}M rows, {table.spec.num_files:,} files"
+    return Case(title, operation, subject.text(), size, truth)
+
+
+def main() -> int:
+    """Measure, report, and say with the exit code whether all answers were right."""
+    parser = argparse.ArgumentParser(description=DML.title)
+    parser.add_argument("--quick", action="store_true", help="small tables, no targets")
+    add_options(parser, runs=FULL.runs)
+    given = parser.parse_args()
+    size = QUICK if given.quick else FULL
+    given.runs = min(given.runs, size.runs)
+    installed, benchmark = None, DML
+    os.environ.pop(DELTA_JARS_VARIABLE, None)
+    try:
+        installed = None if DELTA_SPARK in given.without else delta_spark.find()
+    except delta_spark.DeltaSparkMissingError as missing:
+        print(f"delta-spark was left out: {missing}.", flush=True)
+    if installed is None:
+        given.without.append(DELTA_SPARK)
+        benchmark = replace(DML, reference=DELTALAKE)
+    sessions = sessions_of(installed, {DELTALAKE: SessionSpec(sys.executable, {NO_SPARK_VARIABLE: "1"})})
+    with sessions:
+        return run(benchmark, cases_of(size, cache_directory(given.cache)), given, sessions.measure, size.warmups)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
