@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+import uuid
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -194,7 +195,7 @@ class World:
 
     def new_id(self) -> str:
         self.ids += 1
-        return f"{self.chance.getrandbits(32):08x}-{self.ids}"
+        return str(uuid.UUID(int=self.chance.getrandbits(32) << 96 | self.ids))
 
     def client(self) -> FaultyStore:
         """The store as one process sees it: it may wait at every call, be told nothing, or die."""

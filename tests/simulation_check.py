@@ -11,14 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from log_model import Model
 
 from headwater.errors import MissingCommitError, ObjectNotFoundError, VersionNotFoundError
+from headwater.log.actions import DeletionVector
+from headwater.log.deletion_vectors import read_vectors, to_bitmap
 from headwater.log.opening import open_snapshot
 from headwater.log.segment import list_log
 
 if TYPE_CHECKING:
     from headwater.log.context import LogContext
+    from headwater.storage import ObjectStore
     from simulation import SimulatedStore
 
 Row = tuple[str, int]
@@ -44,9 +48,13 @@ class Note:
     counted: dict[str, int] = field(default_factory=dict)
     """What it read and counted on by one: an application's progress, a domain, a property."""
     level: str = "Serializable"
+    files: frozenset[str] = frozenset()
+    """Where it knows the rows that it read: the files that it changes. It may not fail because of others."""
     outcome: str = "crashed"
     """Or `committed`, `unknown`, or the name of an error after which nothing may have happened."""
     version: int | None = None
+    winner: int | None = None
+    """The version that stood in its way."""
 
 
 @dataclass
@@ -54,8 +62,20 @@ class History:
     """Everything that was done to one table."""
 
     notes: list[Note] = field(default_factory=list)
-    contents: dict[tuple[str, str | None], Rows] = field(default_factory=dict)
-    """The rows of each logical file: path and the deletion vector's id."""
+    contents: dict[str, tuple[Row, ...]] = field(default_factory=dict)
+    """The rows of each data file, in their order, those that a deletion vector deletes included."""
+
+    def held(self, path: str, vector: DeletionVector | None, store: SimulatedStore) -> Rows:
+        """The rows of a logical file."""
+        rows = self.contents[path]
+        if vector is None:
+            return frozenset(rows)
+        [deleted] = read_vectors([vector], store, _nowhere)
+        return frozenset(row for number, row in enumerate(rows) if number not in to_bitmap(deleted))
+
+
+def _nowhere(path: str) -> tuple[ObjectStore, str]:
+    raise AssertionError(f"all vectors are in the table, not at {path}")
 
 
 def check(history: History, store: SimulatedStore, ctx: LogContext) -> None:
@@ -64,7 +84,8 @@ def check(history: History, store: SimulatedStore, ctx: LogContext) -> None:
     commits = {version: _lines(data) for version, data in sorted(store.commits.items())}
     assert list(commits) == list(range(len(commits))), "the versions are not contiguous"
     placed = _check_acknowledged(history, commits)
-    _check_order(history, commits, placed)
+    states = _check_order(history, commits, placed, store)
+    _check_conflicts(history, commits, states)
     if commits:
         _check_readers(commits, ctx)
 
@@ -88,8 +109,13 @@ def _check_acknowledged(history: History, commits: dict[int, list[dict[str, Any]
     return placed
 
 
-def _check_order(history: History, commits: dict[int, list[dict[str, Any]]], placed: dict[int, Note]) -> None:
-    """Played in the order of the versions, every transaction saw what it should, and did what it meant to."""
+def _check_order(
+    history: History, commits: dict[int, list[dict[str, Any]]], placed: dict[int, Note], store: SimulatedStore
+) -> list[Rows]:
+    """Played in the order of the versions, every transaction saw what it should, and did what it meant to.
+
+    The rows of each version are returned.
+    """
     states: list[Rows] = []
     by_appends: list[Rows] = []
     counters: dict[str, int] = {}
@@ -104,11 +130,52 @@ def _check_order(history: History, commits: dict[int, list[dict[str, Any]]], pla
         assert not note.brings & (rows - note.takes), f"{note} at {version} brings rows that are there"
         rows = (rows - note.takes) | note.brings
         model.apply(line for line in commits[version] if "commitInfo" not in line)
-        held = [history.contents[path.decode(), vector] for (path, vector), a in model.files.items() if "add" in a]
+        held = [history.held(a["path"], _vector(a), store) for a in model.adds]
         assert sum(map(len, held)) == len(rows), f"version {version} has other rows than it should"
         assert frozenset().union(*held) == rows, f"version {version} has other rows than it should"
         states.append(rows)
         by_appends.append(note.brings if note.matches is None and not note.takes else frozenset())
+        _check_files(history, commits[version])
+    return states
+
+
+def _check_files(history: History, lines: list[dict[str, Any]]) -> None:
+    """Statistics count all rows of a data file, whatever its deletion vector; row ids stay with their rows."""
+    removed = {line["remove"]["path"]: line["remove"] for line in lines if "remove" in line}
+    for add in (line["add"] for line in lines if "add" in line):
+        assert json.loads(add["stats"])["numRecords"] == len(history.contents[add["path"]]), add
+        before = removed.get(add["path"], add)
+        for name in ("baseRowId", "defaultRowCommitVersion"):
+            assert add.get(name) == before.get(name), add
+
+
+def _check_conflicts(history: History, commits: dict[int, list[dict[str, Any]]], states: list[Rows]) -> None:
+    """Who only changed other rows of the same files, or other files, was in nobody's way."""
+    for note in history.notes:
+        is_compaction = bool(note.files) and note.level == "SnapshotIsolation"
+        unlike = ("ConcurrentAppendException", "ConcurrentDeleteReadException")
+        assert not is_compaction or note.outcome not in unlike, f"{note} failed, though it only moves rows"
+        if not note.files or note.outcome not in ("ConcurrentDeleteDeleteException", "ConcurrentDeleteReadException"):
+            continue
+        assert note.winner is not None
+        lines = commits[note.winner]
+        again = {line["add"]["path"] for line in lines if "add" in line}
+        gone = {line["remove"]["path"] for line in lines if "remove" in line} - again
+        lost = states[note.winner - 1] - states[note.winner]
+        same_rows = bool((gone | again) & note.files) if is_compaction else bool(lost & note.saw)
+        # Rows that were read and then moved elsewhere are not told from others there.
+        moved = any(_moved(commits[version]) & note.files for version in range(note.read_version + 1, note.winner))
+        assert same_rows or moved or gone & note.files, f"{note} failed because of {note.winner}, which did nothing"
+
+
+def _moved(lines: list[dict[str, Any]]) -> set[str]:
+    """The files whose rows a commit moved."""
+    return {line["remove"]["path"] for line in lines if "remove" in line and not line["remove"]["dataChange"]}
+
+
+def _vector(add: dict[str, Any]) -> DeletionVector | None:
+    fields = add.get("deletionVector")
+    return None if fields is None else msgspec.convert(fields, DeletionVector)
 
 
 def _check_reads(note: Note, version: int, states: list[Rows], by_appends: list[Rows]) -> None:

@@ -108,6 +108,17 @@ DeltaInvariantViolationException = ConstraintViolationError
 """The name under which Delta users know it."""
 
 
+class InvalidMergeError(HeadwaterError, ValueError):
+    """The clauses of a MERGE do not go together, or do not fit the table and the source."""
+
+
+class MultipleSourceRowsError(HeadwaterError):
+    """Several rows of a MERGE's source want to change the same row of the table. Nothing was committed.
+
+    Delta users know it as DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE.
+    """
+
+
 class ValueConversionError(HeadwaterError):
     """A value of the data cannot be kept in the type of the table's column. Nothing was committed."""
 
@@ -162,3 +173,22 @@ class MetadataChangedException(DeltaConcurrentModificationException):
 
 class ProtocolChangedException(DeltaConcurrentModificationException):
     """The table's protocol was changed."""
+
+
+# --- maintenance --------------------------------------------------------------------------------------
+
+
+class RetentionError(HeadwaterError, ValueError):
+    """A retention of VACUUM that is negative, or so short that readers and writers at work could lose files."""
+
+
+class MissingFilesError(HeadwaterError):
+    """Files of the version to restore are not in the store any more.
+
+    Attributes:
+        paths: which, as keys of the table or absolute paths.
+    """
+
+    def __init__(self, message: str, paths: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.paths = paths

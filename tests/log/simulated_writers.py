@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 from log_tables import SCHEMA
+from pyroaring import BitMap64
 from simulated_files import add_of, removal_of
 
 from headwater.errors import (
@@ -20,13 +21,14 @@ from headwater.errors import (
 )
 from headwater.features.gate import check_readable, check_writable
 from headwater.features.rules import COMMIT_RULES
-from headwater.log.actions import Add, DeletionVector, DomainMetadata, Metadata, Protocol, Txn
+from headwater.log.actions import Add, DomainMetadata, Metadata, Protocol, Txn
 from headwater.log.context import LogContext
 from headwater.log.draft import Operation
 from headwater.log.filter_sql import parse_filter
 from headwater.log.opening import open_snapshot
 from headwater.log.snapshot import Snapshot
 from headwater.log.transaction import Transaction
+from headwater.log.vector_writer import inline_vector
 from headwater.storage.faults import FaultyStore
 from simulation import Odds, World
 from simulation_check import History, Matches, Note, Row, Rows
@@ -140,21 +142,24 @@ class Writer:
             self.snapshot = self.snapshot.refresh()
         transaction = Transaction(self.ctx, self.snapshot)
         note = Note(transaction.id, "", self.snapshot.version, level=self.table.level)
-        kinds = [self._append] * 4 + [self._delete] * 3 + [self._update, self._insert_select, self._compact] * 2
-        kinds += [self._count_app, self._count_domain] * 2 + [self._overwrite, self._readd, self._configure]
-        kind: Callable[[Transaction, Note], None] = self.chance.choice(kinds)
+        kind = self.chance.choice(self._kinds())
         note.what = kind.__name__
         kind(transaction, note)
         if self.chance.random() < self.table.sleepy:
             self.ctx.sleep(self.chance.choice([0.1, 0.5, 1, 2]) * DAY_S)
         self._commit(transaction, note)
 
+    def _kinds(self) -> list[Callable[[Transaction, Note], None]]:
+        """What may be done next, more often what stands here more often."""
+        kinds = [self._append] * 4 + [self._delete] * 3 + [self._update, self._insert_select, self._compact] * 2
+        return kinds + [self._count_app, self._count_domain] * 2 + [self._overwrite, self._readd, self._configure]
+
     def _commit(self, transaction: Transaction, note: Note) -> None:
         self.table.history.notes.append(note)
         try:
             committed = transaction.commit(Operation(note.what))
         except DeltaConcurrentModificationException as error:
-            note.outcome = type(error).__name__
+            note.outcome, note.winner = type(error).__name__, error.winner
         except CommitStateUnknownError:
             note.outcome = "unknown"
         except StorageError as error:
@@ -202,6 +207,7 @@ class Writer:
         files = self._read(transaction, note, where=f"part = '{part}'")
         note.level = "SnapshotIsolation"
         chosen = [file for file in files if self.chance.random() < 0.7]
+        note.files = frozenset(file.path for file in chosen)
         rows = frozenset[Row]().union(*(self._rows(file) for file in chosen))
         transaction.remove([removal_of(file, data_change=False) for file in chosen])
         if rows:
@@ -248,7 +254,7 @@ class Writer:
     ) -> list[Add]:
         """The files with matching rows; the note says which rows were looked for, and which were found."""
         if everything:
-            found, note.matches = transaction.read_files(), _everything
+            found, note.matches = transaction.read_files(), every_row
         else:
             text, note.matches = self._filter() if where is None else (where, _in_part(where[-2]))
             if listed:
@@ -281,16 +287,19 @@ class Writer:
                 continue
             transaction.remove([removal_of(file)])
             if rest and self.chance.random() < 0.5:
-                physical = len(self.table.history.contents[file.path, None])
-                vector = DeletionVector("u", f"{self.ctx.new_id():a>20}", 40, physical - len(rest), 1)
+                self.ctx.new_id()  # not needed: but the seeds that failed once shall play the same histories
+                vector = inline_vector(self._positions(file, lambda row, rest=rest: row not in rest))
                 transaction.add([msgspec.structs.replace(file, data_change=True, deletion_vector=vector)])
-                self.table.history.contents[file.path, vector.unique_id] = rest
             elif rest:
                 transaction.add([self._file(file.partition_values["part"] or "", rest)])
 
     def _rows(self, file: Add) -> Rows:
-        vector = file.deletion_vector
-        return self.table.history.contents[file.path, None if vector is None else vector.unique_id]
+        return self.table.history.held(file.path, file.deletion_vector, self.table.world.store)
+
+    def _positions(self, file: Add, matches: Matches) -> BitMap64:
+        """Where rows are in a data file."""
+        rows = self.table.history.contents[file.path]
+        return BitMap64(number for number, row in enumerate(rows) if matches(row))
 
     def _written(self, rows: Rows) -> list[Add]:
         parts = sorted({part for part, _ in rows})
@@ -300,7 +309,7 @@ class Writer:
         """Write a data file; it takes a call to the store, so a process may die here too."""
         path = f"part={part}/{self.ctx.new_id()}.parquet"
         self.store.put(path, b"rows")
-        self.table.history.contents[path, None] = rows
+        self.table.history.contents[path] = tuple(sorted(rows))
         ids = [number for _, number in rows]
         stats = {
             "numRecords": len(ids),
@@ -312,7 +321,7 @@ class Writer:
         return Add(path, 4, {"part": part}, self.ctx.clock_ms(), data_change, json.dumps(stats))
 
 
-def _everything(row: Row) -> bool:
+def every_row(row: Row) -> bool:
     return True
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -19,6 +20,7 @@ from log_tables import remove as remove_line
 
 from headwater.log import checksum_writer
 from headwater.log.actions import DomainMetadata, Protocol, Txn
+from headwater.log.checksum_counts import count_files
 from headwater.log.draft import Attempt, Draft, Operation
 from headwater.log.opening import open_snapshot
 from headwater.log.transaction import Transaction
@@ -230,6 +232,51 @@ def test_a_checksum_that_cannot_be_believed_is_not_gone_on_from(damage: Any, cou
     store.objects[key] = json.dumps(damage({**checksum(store, 0), "tableSizeBytes": 5})).encode()
     now = append(ctx, open_snapshot(ctx), add("g")).snapshot
     assert (now.verify(), counting) == ([], [1])
+
+
+def test_a_checksum_without_transaction_belongs_to_a_commit_without_one(counting: list[int]) -> None:
+    """`txnId` is optional in both; where neither has one, nothing speaks against the checksum."""
+    store, ctx, _ = table(add("f"))
+    lines = [line for line in commit_lines(store, 0) if "commitInfo" not in line]
+    put_commit(store, 0, {"commitInfo": {"operation": "WRITE"}}, *lines)
+    crc = {key: value for key, value in checksum(store, 0).items() if key != "txnId"}
+    store.objects[f"_delta_log/{0:020d}.crc"] = json.dumps(crc).encode()
+    now = append(ctx, open_snapshot(ctx), add("g")).snapshot
+    assert (now.verify(), counting) == ([], [])
+
+
+FILES = st.lists(
+    st.tuples(
+        st.one_of(st.integers(0, 20_000), st.integers(0, 2**39), st.sampled_from([8_191, 8_192, 16_384, 2**38])),
+        st.one_of(st.none(), st.integers(0, 12), st.sampled_from([9, 10, 99, 100, 2**31 - 2, 2**31 - 1, 2**40])),
+    ),
+    max_size=30,
+)
+
+
+@given(FILES)
+def test_files_are_counted_by_the_bins_of_the_spec(files: list[tuple[int, int | None]]) -> None:
+    store = DictStore()
+    adds = [
+        add(f"f{n}", size=size, rows=2**41, deletion_vector=None if deleted is None else vector(f"v{n}", deleted))
+        for n, (size, deleted) in enumerate(files)
+    ]
+    found = count_files(create(writer(store), *adds, protocol=FEATURES))
+    vectors = [deleted for _, deleted in files if deleted is not None]
+    assert (found.num_files, found.table_size_bytes) == (len(files), sum(size for size, _ in files))
+    assert (found.num_deletion_vectors_opt, found.num_deleted_records_opt) == (len(vectors), sum(vectors))
+    starts = [0, *(2**n for n in range(13, 39))]
+    bins = [[size for size, _ in files if low <= size < high] for low, high in pairwise([*starts, 2**64])]
+    assert found.file_size_histogram is not None
+    assert found.file_size_histogram.file_counts == list(map(len, bins))
+    assert found.file_size_histogram.total_bytes == list(map(sum, bins))
+    # [0, 0], [1, 9], [10, 99], ..., [10000000, 2147483646], [2147483647, inf)
+    ends = [1, *(10**n for n in range(1, 8)), 2**31 - 1, 2**64]
+    counts = [deleted or 0 for _, deleted in files]
+    assert found.deleted_record_counts_histogram_opt is not None
+    assert found.deleted_record_counts_histogram_opt.deleted_record_counts == [
+        sum(low <= count < high for count in counts) for low, high in pairwise([0, *ends])
+    ]
 
 
 def test_another_writers_histogram_keeps_its_bins() -> None:

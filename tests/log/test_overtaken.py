@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from commit_tables import WRITE, add, append, commit_lines, create, table, writer
+from deletions import deletes, vector_table, vector_writer_of
 from log_store import NOW_MS, DictStore
 from log_tables import put_classic
 
@@ -13,6 +14,7 @@ from headwater.errors import ConcurrentWriteException
 from headwater.log.context import LogContext
 from headwater.log.opening import open_snapshot
 from headwater.log.transaction import Transaction
+from headwater.storage.base import ObjectMeta
 
 DAY_MS = 86_400_000
 
@@ -63,6 +65,43 @@ def test_an_old_transaction_goes_on_after_winners_whose_commits_are_there() -> N
     late = Transaction(writer(store, clock_ms=lambda: NOW_MS + 31 * DAY_MS), read)
     late.add([add("late")])
     assert late.commit(WRITE).version == 2
+
+
+def test_a_version_that_is_cleaned_up_right_after_it_was_seen_is_not_written_again() -> None:
+    store, ctx, read = table()
+    append(ctx, read, add("w"))
+    taken = f"_delta_log/{1:020d}.json"
+
+    class CleanedUpMeanwhile(DictStore):
+        def list_from(self, prefix: str, start_after: str = "", *, recursive: bool = False) -> list[ObjectMeta]:
+            listed = super().list_from(prefix, start_after, recursive=recursive)
+            self.objects.pop(taken, None)
+            return listed
+
+    late_store = CleanedUpMeanwhile(store.objects)
+    late = Transaction(writer(late_store, clock_ms=lambda: NOW_MS + 31 * DAY_MS), read)
+    late.add([add("late")])
+    with pytest.raises(ConcurrentWriteException, match="cleaned up"):
+        late.commit(WRITE)
+    assert taken not in late_store.objects
+
+
+def test_what_delays_a_commit_comes_before_the_look_at_the_log() -> None:
+    """Between the look and the commit nothing is read or written: the log could be cleaned up meanwhile."""
+    store, _, read = vector_table(add("f", rows=200_000))
+    late_ctx = vector_writer_of(store, clock_ms=lambda: NOW_MS + 31 * DAY_MS)
+    late = Transaction(late_ctx, read)
+    late.delete_rows([deletes("f", *range(0, 100_000, 7))])
+    listed: list[list[str]] = []
+    look = store.list_from
+
+    def list_from(prefix: str, start_after: str = "", *, recursive: bool = False) -> list[ObjectMeta]:
+        listed.append([key for key in store.objects if key.endswith(".bin")])
+        return look(prefix, start_after, recursive=recursive)
+
+    store.list_from = list_from  # type: ignore[method-assign]
+    assert late.commit(WRITE).version == 1
+    assert len(listed[0]) == 1, "the vector was there already"
 
 
 def test_a_table_whose_first_commit_was_cleaned_up_is_not_created_again() -> None:

@@ -10,12 +10,14 @@ import os
 from functools import cache
 
 import pytest
+from simulated_deletions import DeletionTable
 from simulated_writers import Table
 
 from simulation import Odds, without_shared_locks
-from simulation_check import check
+from simulation_check import Note, check
 
 HISTORIES = int(os.environ.get("HEADWATER_SIMULATIONS", "200"))
+DELETIONS = int(os.environ.get("HEADWATER_SIMULATIONS", "60"))
 FIRST_SEED = int(os.environ.get("HEADWATER_FIRST_SEED", "1"))
 BATCHES = 20
 
@@ -42,8 +44,8 @@ for _room in ("checkpoint", "checkpoint_writer", "live_files", "cleanup", "compa
 without_shared_locks("headwater.log")
 
 
-def play(seed: int) -> Table:
-    table = Table(seed, WEATHER[seed % len(WEATHER)])
+def play(seed: int, kind: type[Table] = Table) -> Table:
+    table = kind(seed, WEATHER[seed % len(WEATHER)])
     try:
         table.play()
         check(table.history, table.world.store, table.context(table.world.store))
@@ -54,14 +56,20 @@ def play(seed: int) -> Table:
 
 
 @cache
-def outcomes_of(seed: int) -> list[str]:
-    return [note.outcome for note in play(seed).history.notes]
+def notes_of(seed: int, kind: type[Table] = Table) -> list[Note]:
+    return play(seed, kind).history.notes
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_every_history_has_a_serial_order(batch: int) -> None:
     for seed in range(FIRST_SEED + batch, FIRST_SEED + HISTORIES, BATCHES):
-        outcomes_of(seed)
+        notes_of(seed)
+
+
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_rows_that_many_delete_are_deleted_once_and_stay_deleted(batch: int) -> None:
+    for seed in range(FIRST_SEED + batch, FIRST_SEED + DELETIONS, BATCHES):
+        notes_of(seed, DeletionTable)
 
 
 @pytest.mark.parametrize("seed", REGRESSIONS)
@@ -70,8 +78,8 @@ def test_a_history_that_failed_once(seed: int) -> None:
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
-    for seed in (4, 10):
-        one, other = play(seed), play(seed)
+    for seed, kind in ((4, Table), (10, Table), (4, DeletionTable)):
+        one, other = play(seed, kind), play(seed, kind)
         assert one.world.store.commits == other.world.store.commits
         assert [note.outcome for note in one.history.notes] == [note.outcome for note in other.history.notes]
 
@@ -90,7 +98,21 @@ def test_histories_reach_every_outcome() -> None:
         "ConcurrentWriteException",
     }
     for seed in range(1, 100):
-        wanted -= set(outcomes_of(seed))
+        wanted -= {note.outcome for note in notes_of(seed)}
         if not wanted:
             break
     assert wanted == set()
+
+
+def test_deletions_of_other_rows_of_a_file_meet_and_succeed() -> None:
+    """The same file gets vectors from several writers, of whom none knew of the others when it began."""
+    met = 0
+    for seed in range(1, 30):
+        placed = {n.version: n for n in notes_of(seed, DeletionTable) if n.outcome == "committed" and n.takes}
+        met += sum(
+            bool(note.files & between.files)
+            for version, note in placed.items()
+            for number in range(note.read_version + 1, version or 0)
+            if (between := placed.get(number)) is not None
+        )
+    assert met > 10

@@ -19,6 +19,7 @@ from headwater.log.actions import DomainMetadata
 from headwater.log.paths import canonical
 from headwater.log.schema import ArrayType, MapType, StructType, mapping_mode, physical_path, to_physical
 from headwater.log.schema.lookup import dotted
+from headwater.log.schema.mapping import PHYSICAL_NAME_KEY
 from headwater.log.schema.types import BINARY, BOOLEAN, VARIANT, VOID
 
 if TYPE_CHECKING:
@@ -52,6 +53,18 @@ def clustering_columns(domains: Mapping[str, str]) -> list[tuple[str, ...]]:
     except msgspec.DecodeError as error:
         raise CorruptLogError(f"the domain {DOMAIN} cannot be read: {error}") from error
     return [(column,) if isinstance(column, str) else tuple(column) for column in columns]
+
+
+def logical_path(schema: StructType, physical: Sequence[str]) -> tuple[str, ...]:
+    """The names on the way to a column that is given by physical names; those themselves where it is not found."""
+    names: list[str] = []
+    here: object = schema
+    for part in physical:
+        fields = here.fields if isinstance(here, StructType) else ()
+        field = next((f for f in fields if f.metadata.get(PHYSICAL_NAME_KEY, f.name) == part), None)
+        names.append(part if field is None else field.name)
+        here = None if field is None else field.type
+    return tuple(names)
 
 
 def clustering_domain(schema: StructType, columns: Sequence[str | Sequence[str]], mode: MappingMode) -> DomainMetadata:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.features.gate import check_readable, check_writable
-from headwater.log.context import LogContext
+from headwater.log.context import LogContext, open_absolute
 from headwater.storage import open_store
 
 if TYPE_CHECKING:
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from headwater.log.draft import Attempt, Draft
+    from headwater.log.snapshot import Snapshot
+
+MANIFESTS_PROPERTY = "delta.compatibility.symlinkFormatManifest.enabled"
 
 
 def table_context(
@@ -30,8 +34,18 @@ def table_context(
         check_readable=check_readable,
         check_writable=check_writable,
         commit_rules=(feature_rules,),
+        after_commit=(keep_manifests,),
+        open_absolute=partial(open_absolute, storage_options=storage_options),
         trust_checksum=trust_checksum,
     )
+
+
+def keep_manifests(snapshot: Snapshot) -> None:
+    """Bring the manifests for other engines up to date, on tables that ask for it."""
+    if snapshot.metadata.configuration.get(MANIFESTS_PROPERTY, "false").lower() == "true":
+        from headwater.features.symlink_manifests import update_manifests
+
+        update_manifests(snapshot)
 
 
 def feature_rules(draft: Draft, attempt: Attempt) -> Draft:

@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import InvalidCommitError
 from headwater.features.activation import is_active, supports
+from headwater.features.drafts import BRINGS_BACK
 from headwater.features.file_statistics import required_num_records
 
 if TYPE_CHECKING:
     from headwater.log.draft import Attempt, Draft
 
 FEATURE = "deletionVectors"
-_BRINGS_BACK = ("RESTORE", "CLONE")
-"""Operations that commit files as they once were, with the vectors that were written then."""
 
 
 def deletion_vector_rule(draft: Draft, attempt: Attempt) -> Draft:
@@ -26,7 +25,7 @@ def deletion_vector_rule(draft: Draft, attempt: Attempt) -> Draft:
             raise InvalidCommitError(
                 f"{add.path!r} has a deletion vector, but the table does not support the feature {FEATURE}."
             )
-        is_new = add.data_change and draft.operation.name not in _BRINGS_BACK
+        is_new = add.data_change and draft.operation.name not in BRINGS_BACK
         if is_new and not is_active(FEATURE, attempt.protocol, attempt.metadata):
             raise InvalidCommitError(
                 f"{add.path!r} has a new deletion vector, but delta.enableDeletionVectors is not true. "

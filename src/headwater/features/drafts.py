@@ -11,13 +11,18 @@ if TYPE_CHECKING:
     from headwater.log.draft import Attempt, Draft
 
 
+BRINGS_BACK = ("RESTORE", "CLONE")
+"""Operations that commit files together with the metaData under which they were written."""
+
+
 def replaces_all_files(draft: Draft, attempt: Attempt) -> bool:
     """Whether no file that is live now stays in the table, so that nothing binds new files to old rules.
 
+    What stays when a table is restored or cloned belonged to the new metaData before: that binds nothing either.
     Every removed file is live when the commit happens (another writer who removed it too would have been a conflict),
     so it is enough to count.
     """
-    if attempt.snapshot is None:
+    if attempt.snapshot is None or draft.operation.name in BRINGS_BACK:
         return True
     removed = {file_key(remove) for remove in draft.removes}
     live = attempt.snapshot.num_files

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headwater.errors import InvalidCommitError
+from headwater.errors import CorruptLogError, InvalidCommitError
 from headwater.log.paths import canonical
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class _Nulls(msgspec.Struct):
 
 
 _COUNT = msgspec.json.Decoder(_Count)
+_COUNTS = msgspec.json.Decoder(list[_Count])
 _NULLS = msgspec.json.Decoder(_Nulls)
 
 
@@ -46,6 +47,19 @@ def num_records(add: Add) -> int | None:
     except msgspec.DecodeError as error:
         raise InvalidCommitError(f"the statistics of {add.path!r} are not valid: {error}") from error
     return count if count is not None and count >= 0 else None
+
+
+def row_counts(stats: Sequence[str | None]) -> list[int | None]:
+    """The numbers of rows in data files, where their statistics say so.
+
+    >>> row_counts(['{"numRecords": 3}', None, '{}'])
+    [3, None, None]
+    """
+    try:
+        found = _COUNTS.decode(f"[{','.join(text or '{}' for text in stats)}]")
+    except msgspec.DecodeError as error:
+        raise CorruptLogError(f"the statistics of a live file are not valid: {error}") from error
+    return [None if one.numRecords is None or one.numRecords < 0 else one.numRecords for one in found]
 
 
 def required_num_records(add: Add, feature: str) -> int:

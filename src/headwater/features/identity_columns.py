@@ -6,13 +6,14 @@ and that its high-water mark only moves on, so that no value can be given twice.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headwater.errors import InvalidCommitError
 from headwater.features.activation import DEFAULT_KEY, GENERATION_KEY, IDENTITY_PREFIX
 from headwater.features.drafts import replaces_all_files, schema_after
 from headwater.features.schema_walk import same_columns
-from headwater.log.schema import LONG
+from headwater.log.schema import LONG, transform_fields
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,6 +70,26 @@ def identity_column_rule(draft: Draft, attempt: Attempt) -> Draft:
         if is_identity(old) and is_identity(field) and _differs(old, field) and not replaces_all_files(draft, attempt):
             _check_same(old, field)
     return draft
+
+
+def merged_marks(schema: StructType, other: StructType) -> StructType:
+    """The schema with the high-water marks of its identity columns at least as far on as those of another."""
+
+    def change(field: StructField, path: tuple[str, ...]) -> StructField:
+        old = marks.get(path)
+        if old is None or not is_identity(field):
+            return field
+        step = field.metadata.get(STEP, 1)
+        own = field.metadata.get(HIGH_WATER_MARK)
+        farthest = old if own is None else (max if step > 0 else min)(old, own)
+        return replace(field, metadata={**field.metadata, HIGH_WATER_MARK: farthest})
+
+    marks = {
+        path: old.metadata[HIGH_WATER_MARK]
+        for path, old, field in same_columns(other, schema)
+        if is_identity(field) and HIGH_WATER_MARK in old.metadata
+    }
+    return transform_fields(schema, change) if marks else schema
 
 
 def _differs(old: StructField, new: StructField) -> bool:

@@ -111,7 +111,7 @@ _CHECKS: dict[str, _Check] = {
     "checkpointRetentionDuration": _interval,
     "columnMapping.maxColumnId": _internal,
     "columnMapping.mode": _one_of("none", "name", "id"),
-    "compatibility.symlinkFormatManifest.enabled": _refused("symlink manifests are not kept up to date by writes"),
+    "compatibility.symlinkFormatManifest.enabled": _flag,
     "coordinatedCommits.commitCoordinator-preview": _refused("commit coordinators are not supported"),
     "coordinatedCommits.commitCoordinatorConf-preview": _refused("commit coordinators are not supported"),
     "coordinatedCommits.tableConf-preview": _refused("commit coordinators are not supported"),

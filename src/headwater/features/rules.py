@@ -19,6 +19,7 @@ from headwater.features.identity_columns import identity_column_rule
 from headwater.features.in_commit_timestamps import in_commit_timestamp_rule
 from headwater.features.protocol_changes import protocol_rule
 from headwater.features.row_tracking import row_tracking_rule
+from headwater.features.symlink_manifests import symlink_manifest_rule
 from headwater.features.table_shape import needed_features_rule, table_shape_rule
 from headwater.features.type_widening import type_widening_rule
 
@@ -37,6 +38,7 @@ COMMIT_RULES: tuple[CommitRule, ...] = (
     change_data_feed_rule,
     deletion_vector_rule,
     iceberg_compat_rule,
+    symlink_manifest_rule,
     clustering_rule,
     row_tracking_rule,
     in_commit_timestamp_rule,

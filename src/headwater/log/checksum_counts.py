@@ -5,8 +5,8 @@ Either onwards from an earlier checksum, action by action, or once over all live
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from itertools import accumulate, pairwise
+from bisect import bisect_right
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +19,10 @@ from headwater.log.checksum import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
     from headwater.log.actions import Add, Remove
     from headwater.log.snapshot import Snapshot
 
@@ -114,37 +118,43 @@ def nothing() -> VersionChecksum:
 
 def count_files(snapshot: Snapshot) -> VersionChecksum:
     """Count the live files."""
-    sizes = sorted(snapshot.file_sizes())
-    bytes_before = [0, *accumulate(sizes)]
-    bins = _bins(sizes, _SIZE_BIN_STARTS)
-    deleted = sorted(_deleted_counts(snapshot))
-    by_deleted = [end - start for start, end in pairwise(_bins(deleted, DELETED_RECORD_BIN_STARTS))]
-    by_deleted[0] += len(sizes) - len(deleted)
+    has_vectors = snapshot.protocol.supports("deletionVectors")
+    files = snapshot.files(columns=["size", "deletionVector"] if has_vectors else ["size"])
+    file_counts, total_bytes = _histogram(files.column("size"), _SIZE_BIN_STARTS)
+    vectors, deleted, by_deleted = 0, 0, [0] * len(DELETED_RECORD_BIN_STARTS)
+    if has_vectors:
+        cardinalities = _cardinalities(files.column("deletionVector"))
+        by_deleted, deleted_by_bin = _histogram(cardinalities, DELETED_RECORD_BIN_STARTS)
+        vectors, deleted = len(cardinalities), sum(deleted_by_bin)
+    by_deleted[0] += files.num_rows - vectors
     return VersionChecksum(
-        table_size_bytes=bytes_before[-1],
-        num_files=len(sizes),
-        file_size_histogram=FileSizeHistogram(
-            _SIZE_BIN_STARTS,
-            [end - start for start, end in pairwise(bins)],
-            [bytes_before[end] - bytes_before[start] for start, end in pairwise(bins)],
-        ),
-        num_deleted_records_opt=sum(deleted),
-        num_deletion_vectors_opt=len(deleted),
+        table_size_bytes=sum(total_bytes),
+        num_files=files.num_rows,
+        file_size_histogram=FileSizeHistogram(_SIZE_BIN_STARTS, file_counts, total_bytes),
+        num_deleted_records_opt=deleted,
+        num_deletion_vectors_opt=vectors,
         deleted_record_counts_histogram_opt=DeletedRecordCountsHistogram(by_deleted),
     )
 
 
-def _bins(values: list[int], starts: list[int] | tuple[int, ...]) -> list[int]:
-    """Where the bins start among sorted values, and where the last one ends."""
-    return [0, *(bisect_left(values, start) for start in starts[1:]), len(values)]
-
-
-def _deleted_counts(snapshot: Snapshot) -> list[int]:
-    """How many rows each deletion vector of the table removes."""
-    if not snapshot.protocol.supports("deletionVectors"):
-        return []
+def _histogram(values: pa.ChunkedArray, starts: Sequence[int]) -> tuple[list[int], list[int]]:
+    """How many values are in each bin, and their sums."""
     import pyarrow.compute as pc
 
-    vectors = snapshot.files(columns=["deletionVector"]).column("deletionVector").drop_null()
-    counts: list[int] = pc.fill_null(pc.struct_field(vectors, ["cardinality"]), 0).to_pylist()
-    return counts
+    from headwater.log.columns import int64s
+
+    counts, sums = [len(values)], [pc.sum(values).as_py() or 0]
+    for start in int64s(starts[1:]):
+        values = values.filter(pc.greater_equal(values, start))
+        counts.append(len(values))
+        sums.append(pc.sum(values).as_py() or 0)
+    return [a - b for a, b in pairwise([*counts, 0])], [a - b for a, b in pairwise([*sums, 0])]
+
+
+def _cardinalities(vectors: pa.ChunkedArray) -> pa.ChunkedArray:
+    """How many rows each deletion vector of the table removes."""
+    import pyarrow.compute as pc
+
+    from headwater.log.columns import int64s
+
+    return pc.fill_null(pc.struct_field(vectors.drop_null(), ["cardinality"]), int64s([0])[0])

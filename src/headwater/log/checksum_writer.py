@@ -120,7 +120,7 @@ def _has_commits(snapshot: Snapshot, first: int) -> bool:
 
 def _belongs(checksum: VersionChecksum, snapshot: Snapshot, version: int) -> bool:
     """Whether a checksum that was found was written by the transaction that made its version, and says enough."""
-    if None in (checksum.txn_id, checksum.num_files, checksum.table_size_bytes):
+    if checksum.num_files is None or checksum.table_size_bytes is None:
         return False
     commit = next((c for c in snapshot.commits if c.version == c.end_version == version), None)
     # Behind a checkpoint the commit itself is not at hand: then the id cannot be compared.

@@ -1,13 +1,14 @@
 """Conflict detection: can this transaction still commit after another one has?
 
 One function per rule, in the order in which the reference implementation checks them. There are fewer false conflicts:
-read predicates are tested against the statistics of added files too, and commits that only rearrange rows disturb
-nobody who has merely read them.
+read predicates are tested against the statistics of added files too, commits that only rearrange rows disturb nobody
+who has merely read them, and those who delete rows by deletion vectors are in the way of each other only if they mean
+the same rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -24,8 +25,12 @@ from headwater.log.actions import Add, Remove
 from headwater.log.metadata_changes import is_harmless
 from headwater.log.paths import canonical
 from headwater.log.replay import file_actions
+from headwater.log.row_changes import RowChanges
+from headwater.log.vector_changes import VectorChanges
 
 if TYPE_CHECKING:
+    from pyroaring import BitMap64
+
     from headwater.log.actions import Protocol
     from headwater.log.commit import CommitActions
     from headwater.log.draft import Draft
@@ -63,6 +68,16 @@ class Winner:
         """Its `remove` actions."""
         return [action for action in self._files if isinstance(action, Remove)]
 
+    @cached_property
+    def removed_paths(self) -> frozenset[str]:
+        """The canonical paths of the files that it removed."""
+        return frozenset(canonical(remove.path) for remove in self.removes)
+
+    @cached_property
+    def vector_changes(self) -> VectorChanges:
+        """The files that it removed and added again with another deletion vector."""
+        return VectorChanges(self.adds, self.removes, self.before.ctx)
+
     @property
     def is_blind_append(self) -> bool:
         """Whether the winner only added files without having read any; only it can know, and must say so."""
@@ -83,6 +98,8 @@ class Challenger:
     reads: ReadSet
     isolation: IsolationLevel
     uri: str
+    rows: RowChanges = field(default_factory=RowChanges)
+    """The rows that it deletes by deletion vectors; their actions are not in the draft."""
 
     @property
     def is_blind_append(self) -> bool:
@@ -90,12 +107,28 @@ class Challenger:
         return self.draft.only_adds and not self.reads.reads_data
 
     def after(self, winner: Winner) -> Challenger:
-        """The challenger before the next winner: rows that it read may be in other files by now."""
+        """The challenger before the next winner: rows that it read may be in other files by now.
+
+        Files whose rows it deletes may have other deletion vectors.
+        """
+        after = self._with_newest_files(winner) if self.rows else self
         moved = {canonical(remove.path) for remove in winner.removes if not remove.data_change}
         if self.reads.paths.isdisjoint(moved):
-            return self
+            return after
         now_in = [canonical(add.path) for add in winner.adds if not add.data_change]
-        return replace(self, reads=self.reads.and_files(now_in))
+        return replace(after, reads=self.reads.and_files(now_in))
+
+    def _with_newest_files(self, winner: Winner) -> Challenger:
+        again = {path: add for add in winner.adds if (path := canonical(add.path)) in self.rows.files}
+        gone = winner.removed_paths - set(again)
+        if not again and gone.isdisjoint(self.rows.files):
+            return self
+        changes = winner.vector_changes.of(again)
+        newest = {
+            path: (add, changes[path].after if path in changes else self.rows.files[path].gone)
+            for path, add in again.items()
+        }
+        return replace(self, rows=self.rows.after(gone, newest))
 
 
 def check(challenger: Challenger, winner: Winner, shape: TableShape) -> None:
@@ -113,6 +146,7 @@ def check(challenger: Challenger, winner: Winner, shape: TableShape) -> None:
     _check_added(challenger, winner, shape)
     _check_removed(challenger, winner, shape)
     _check_same_files(challenger, winner)
+    _check_same_rows(challenger, winner)
 
 
 def _check_protocol(challenger: Challenger, winner: Winner) -> None:
@@ -181,6 +215,9 @@ def _check_added(challenger: Challenger, winner: Winner, shape: TableShape) -> N
     if not added:
         return
     matching = added if reads.whole_table else _matching(reads.predicates, added, shape)
+    # A file that was there before with more rows brings none.
+    changes = winner.vector_changes.of(canonical(add.path) for add in matching)
+    matching = [a for a in matching if (path := canonical(a.path)) not in changes or changes[path].returned]
     if matching:
         what = f"added files that may hold rows this transaction has looked for: {_some([a.path for a in matching])}"
         raise _lost(ConcurrentAppendException, challenger, winner, what)
@@ -204,7 +241,18 @@ def _matching(predicates: tuple[Expression, ...], files: list[Add], shape: Table
 def _check_removed(challenger: Challenger, winner: Winner, shape: TableShape) -> None:
     if challenger.isolation == "SnapshotIsolation" or not challenger.reads.reads_data:
         return
-    changed = [remove for remove in winner.removes if remove.data_change]
+    known = challenger.rows.files
+    by_rows = winner.vector_changes.of(known)
+    for path, change in by_rows.items():
+        both = change.deleted & known[path].read
+        if both:
+            what = f"deleted {_counted(both)} that this transaction read, of the file {path}"
+            raise _lost(ConcurrentDeleteReadException, challenger, winner, what)
+    changed = [
+        remove
+        for remove in winner.removes
+        if remove.data_change and ((path := canonical(remove.path)) not in by_rows or by_rows[path].returned)
+    ]
     read = _read_by(challenger.reads, changed, shape)
     if read:
         what = f"removed files that this transaction read: {_some(read)}"
@@ -236,7 +284,7 @@ def _as_add(remove: Remove) -> Add:
 
 def _check_same_files(challenger: Challenger, winner: Winner) -> None:
     """Whatever was read: two transactions that decide about one data file do not know of each other's decision."""
-    removed = {canonical(remove.path) for remove in winner.removes}
+    removed = winner.removed_paths
     removed_by_us = {canonical(remove.path) for remove in challenger.draft.removes}
     twice = sorted(removed & removed_by_us)
     if twice:
@@ -252,6 +300,25 @@ def _check_same_files(challenger: Challenger, winner: Winner) -> None:
     if again:
         what = f"added the same files as this transaction: {_some(again)}"
         raise _lost(ConcurrentAppendException, challenger, winner, what)
+
+
+def _check_same_rows(challenger: Challenger, winner: Winner) -> None:
+    """Both delete rows of one data file: it has to be there still, and the rows have to be others."""
+    ours = {path: file.deleted for path, file in challenger.rows.files.items() if file.deleted}
+    changes = winner.vector_changes.of(ours)
+    for path in sorted(winner.removed_paths & set(ours)):
+        change = changes.get(path)
+        if change is None or change.returned:
+            what = f"removed a file of which this transaction deletes rows: {path}"
+            raise _lost(ConcurrentDeleteDeleteException, challenger, winner, what)
+        both = change.deleted & ours[path]
+        if both:
+            what = f"deleted {_counted(both)} that this transaction deletes, of the file {path}"
+            raise _lost(ConcurrentDeleteDeleteException, challenger, winner, what)
+
+
+def _counted(rows: BitMap64) -> str:
+    return f"row {rows.min()}" if len(rows) == 1 else f"{len(rows)} rows (such as row {rows.min()})"
 
 
 def _lost(

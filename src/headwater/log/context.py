@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from headwater.errors import UnsupportedProtocolError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from headwater.log.actions import Metadata, Protocol
     from headwater.log.draft import CommitRule
+    from headwater.log.snapshot import Snapshot
     from headwater.storage.base import ObjectStore
 
 
@@ -38,6 +39,19 @@ def read_only(protocol: Protocol, metadata: Metadata) -> None:  # noqa: ARG001
     raise UnsupportedProtocolError("this table was opened for reading only.")
 
 
+def open_absolute(path: str, storage_options: Mapping[str, str] | None = None) -> tuple[ObjectStore, str]:
+    """The store and the key for the absolute path of a file that a table names.
+
+    >>> store, key = open_absolute("/data/events/part-0.parquet")
+    >>> store.uri, key
+    ('file:///data/events', 'part-0.parquet')
+    """
+    from headwater.storage import open_store
+
+    parent, _, name = path.rpartition("/")
+    return open_store(parent or "/", storage_options), name
+
+
 @dataclass(frozen=True, slots=True)
 class LogContext:
     """One table's log as the core sees it."""
@@ -49,12 +63,16 @@ class LogContext:
     """Raises `UnsupportedProtocolError` when the table cannot be written."""
     commit_rules: tuple[CommitRule, ...] = ()
     """What table features demand of every commit, in order."""
+    after_commit: tuple[Callable[[Snapshot], None], ...] = ()
+    """What table features do once a commit has happened, each with the table right after it."""
     clock_ms: Callable[[], int] = now_ms
     sleep: Callable[[float], None] = time.sleep
     new_id: Callable[[], str] = new_id
     """A new UUID; names of files are made of them."""
     random: Callable[[], float] = random.random
     """Between 0 and 1, for waiting times."""
+    open_absolute: Callable[[str], tuple[ObjectStore, str]] = open_absolute
+    """The store and the key for a file outside the table: a clone names the files of its source."""
     trust_checksum: bool = False
     """Take protocol and metaData from the version checksum rather than from the checkpoint, where it can be matched
     with its commit: one small object instead of the footers of all parts. The log stays the judge by default."""

@@ -161,7 +161,7 @@ def read_vectors(
     if len(by_file) == 1:
         found.update(read_file(next(iter(by_file))))
     elif by_file:
-        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+        with ThreadPoolExecutor(_PARALLEL_READS, thread_name_prefix="headwater-vectors") as pool:
             for part in pool.map(read_file, by_file):
                 found.update(part)
     return [found[v.unique_id] for v in vectors]

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from typing import Protocol as Interface
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from headwater.log.actions import Add, AddCdcFile, DomainMetadata, Metadata, Protocol, Remove, Txn
+    from headwater.log.row_changes import RowPlan
     from headwater.log.snapshot import Snapshot
 
 
@@ -29,6 +30,8 @@ class Operation:
     user_metadata: str | None = None
     tags: Mapping[str, str] = field(default_factory=dict)
     """Such as `delta.rowTracking.preserved`."""
+    row_metrics: Callable[[RowPlan], Mapping[str, int | str]] | None = None
+    """Further metrics, of what the deleted rows (`Transaction.delete_rows`) come to on the table as it is then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,16 +126,4 @@ def _still_there(adds: list[Add], removes: Iterable[Remove], base: Snapshot | No
 
 def live_paths(snapshot: Snapshot, paths: set[str]) -> set[str]:
     """Of some data files, those that are in the table (canonical paths)."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from headwater.log.columns import binaries
-    from headwater.log.paths import canonical_array
-
-    wanted = binaries([path.encode("utf-8", "surrogateescape") for path in paths])
-    found: set[str] = set()
-    for chunk in snapshot.files(columns=["path"]).column("path").chunks:
-        keys = canonical_array(chunk).cast(pa.binary())
-        hits = keys.filter(pc.is_in(keys, value_set=wanted)).to_pylist()
-        found.update(key.decode("utf-8", "surrogateescape") for key in hits)
-    return found
+    return set(map(canonical, snapshot.files_named(paths, ["path"]).column("path").to_pylist()))

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from headwater.log.operands import TableShape
+    from headwater.log.schema import MappingMode
 
+NUMBER_PROPERTY = "delta.dataSkippingNumIndexedCols"
+COLUMNS_PROPERTY = "delta.dataSkippingStatsColumns"
 DEFAULT_INDEXED_COLUMNS = 32
 _NAME = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
 _NAMES = re.compile(r"(?:`(?:[^`]|``)*`|[^,`])+")
@@ -28,10 +31,22 @@ def indexed_leaves(shape: TableShape, configuration: Mapping[str, str]) -> list[
     A leaf that is an array, a map or binary is among them: it has no bounds, but its nulls are counted.
     """
     data = StructType(field for field in shape.schema.fields if field.name not in shape.partition_columns)
-    logical = list(_leaves(data, ()))
-    physical = list(_leaves(to_physical(data, shape.mapping_mode), ()))
-    wanted = _chosen([leaf.path for leaf in logical], configuration)
-    return [leaf for leaf, chosen in zip(physical, wanted, strict=True) if chosen and _is_known(leaf)]
+    return [leaf for leaf in chosen_leaves(data, shape.mapping_mode, configuration) if _is_known(leaf)]
+
+
+def chosen_leaves(data: StructType, mode: MappingMode, configuration: Mapping[str, str]) -> list[Leaf]:
+    """The leaves that the table's properties choose, with physical names.
+
+    A void is chosen like any other column, and counts as one: delta-spark does so too, though no file has it.
+
+    Args:
+        data: the logical schema without partition columns.
+        mode: the table's column mapping.
+        configuration: the table's properties.
+    """
+    wanted = _chosen([leaf.path for leaf in _leaves(data, ())], configuration)
+    physical = _leaves(to_physical(data, mode), ())
+    return [leaf for leaf, is_wanted in zip(physical, wanted, strict=True) if is_wanted]
 
 
 def _leaves(struct: StructType, parent: tuple[str, ...]) -> Iterator[Leaf]:
@@ -48,14 +63,23 @@ def _is_known(leaf: Leaf) -> bool:
 
 
 def _chosen(paths: list[tuple[str, ...]], configuration: Mapping[str, str]) -> list[bool]:
-    named = configuration.get("delta.dataSkippingStatsColumns")
+    named = configuration.get(COLUMNS_PROPERTY)
     if named is not None:
         columns = {tuple(part.lower() for part in parts) for parts in column_names(named)}
         folded = [tuple(part.lower() for part in path) for path in paths]
         return [any(path[:depth] in columns for depth in range(1, len(path) + 1)) for path in folded]
-    declared = configuration.get("delta.dataSkippingNumIndexedCols", "")
-    count = int(declared) if re.fullmatch(r"-?[0-9]{1,9}", declared) else DEFAULT_INDEXED_COLUMNS
+    count = whole_number(configuration, NUMBER_PROPERTY, DEFAULT_INDEXED_COLUMNS)
     return [count < 0 or number < count for number in range(len(paths))]
+
+
+def whole_number(configuration: Mapping[str, str], name: str, default: int) -> int:
+    """A property that is a number; one that is none counts as not set.
+
+    >>> whole_number({"a": "5", "b": "many"}, "a", 1), whole_number({"b": "many"}, "b", 1)
+    (5, 1)
+    """
+    text = configuration.get(name, "")
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else default
 
 
 def column_names(text: str) -> list[tuple[str, ...]]:

@@ -22,7 +22,7 @@ from headwater.log.prefetch import each, each_in_two_steps
 from headwater.log.pruning import ChunkPruner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from headwater.log.base_files import BaseFiles
     from headwater.log.commit import FileKey
@@ -75,6 +75,18 @@ class LiveFiles:
             candidates = [self._base_candidates(index, where) for index in indexes]
             from_base = each(lambda index: self._some_of(index, candidates[index], columns), indexes)
         parts = [part for part in (*from_base, self._tail_part(where, columns)) if part is not None]
+        schema = pa.schema([(name, ADD_COLUMNS[name]) for name in columns])
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def named(self, paths: Collection[str], columns: Sequence[str]) -> pa.Table:
+        """The columns of the files with these canonical paths."""
+        wanted = build.binaries([path.encode("utf-8", "surrogateescape") for path in paths])
+        indexes = range(len(self._base.adds))
+        from_base = each(lambda index: self._some_of(index, _hits(self._base.adds[index], wanted), columns), indexes)
+        tail = self._tail_chunk
+        parts = [part for part in from_base if part is not None]
+        if tail.num_rows:
+            parts.append(_gather(tail, _hits(tail, wanted), columns))
         schema = pa.schema([(name, ADD_COLUMNS[name]) for name in columns])
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
@@ -166,6 +178,13 @@ class ReplacedFiles:
         full = pc.binary_join_element_wise(build.take_ascending(keys, rows), vectors, _SEPARATOR)
         replaced = pc.is_in(full, value_set=self._keys)
         return pc.replace_with_mask(live, hits, pc.invert(replaced).combine_chunks())
+
+
+def _hits(chunk: FileChunk, wanted: pa.Array) -> pa.Array:
+    """The numbers of the rows whose canonical path is wanted."""
+    paths = chunk.column("path").chunks
+    keys = pa.chunked_array([canonical_array(part).cast(pa.binary()) for part in paths], type=pa.binary())
+    return pc.indices_nonzero(pc.is_in(keys, value_set=wanted).combine_chunks())
 
 
 def _rows(mask: pa.ChunkedArray) -> pa.Array:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.errors import ConcurrentWriteException, HeadwaterError
+from headwater.errors import ConcurrentWriteException, HeadwaterError, ObjectNotFoundError
+from headwater.log import names
+from headwater.log.commit import CommitActions
 from headwater.log.retention import log_retention_ms
 from headwater.log.segment import list_log
 
@@ -20,28 +22,40 @@ _RECENT_MS = 3_600_000
 """So old may the newest known commit be, as clocks may differ by less, unless commits are kept for a shorter time."""
 
 
-def check_not_overtaken(ctx: LogContext, base: Snapshot | None) -> None:
+def check_not_overtaken(ctx: LogContext, base: Snapshot | None) -> CommitActions | None:
     """Raise if the version after `base` has been there and was cleaned up; for None, if there is a table.
 
-    Only needs a look at the log when the newest commit that is known is old.
+    Only needs a look at the log when the newest commit that is known is old. To be called right before the commit is
+    put, which nothing should delay.
+
+    Returns:
+        The commit that has this version. None if there is none, or if nobody needed to look: put-if-absent will tell.
 
     Raises:
         ConcurrentWriteException: nobody can tell any more whether a commit would conflict.
     """
     if base is not None and _is_recent(ctx, base):
-        return
+        return None
     listing = list_log(ctx, 0 if base is None else base.version)
     latest = listing.latest
     if latest is None:
-        return
+        return None
     if base is None:
         raise created_by_another(ctx)
-    if latest > base.version and base.version + 1 not in listing.commits:
-        raise ConcurrentWriteException(
-            f"{ctx.uri}: this transaction has read version {base.version}, the table is at version {latest}, and the "
-            "log in between has been cleaned up, so nobody can say whether they conflict. "
-            "Nothing was changed; run the operation again on the newest version."
-        )
+    if latest <= base.version:
+        return None
+    version = base.version + 1
+    try:
+        if version in listing.commits:
+            # It may be cleaned up any moment, and then its place would look free.
+            return CommitActions.of(version, ctx.store.get(names.commit_key(version)))
+    except ObjectNotFoundError:
+        pass
+    raise ConcurrentWriteException(
+        f"{ctx.uri}: this transaction has read version {base.version}, the table is at version {latest}, and the "
+        "log in between has been cleaned up, so nobody can say whether they conflict. "
+        "Nothing was changed; run the operation again on the newest version."
+    )
 
 
 def created_by_another(ctx: LogContext) -> ConcurrentWriteException:

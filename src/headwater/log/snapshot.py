@@ -21,7 +21,7 @@ from headwater.log.segment import NOT_ASKED_MS
 from headwater.log.timeline import first_in_commit_version, in_commit_timestamps_enabled
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import pyarrow as pa
 
@@ -182,6 +182,17 @@ class Snapshot:
 
             where = parse_filter(where)
         return self._live.table(where, wanted)
+
+    def files_named(self, paths: Collection[str], columns: Sequence[str] | None = None) -> pa.Table:
+        """Of some data files, by canonical path, those that are live; other rows are not even gathered.
+
+        Args:
+            paths: in canonical form (`headwater.log.paths`).
+            columns: as for `files`.
+        """
+        from headwater.log.file_chunks import ADD_COLUMNS
+
+        return self._live.named(paths, list(ADD_COLUMNS) if columns is None else list(columns))
 
     @cached_property
     def _totals(self) -> tuple[int, int]:

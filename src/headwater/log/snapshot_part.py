@@ -6,10 +6,11 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from headwater.log.paths import canonical
 from headwater.log.snapshot import Snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     import pyarrow as pa
 
@@ -42,6 +43,10 @@ class SnapshotPart(Snapshot):
         found = super().files(where, wanted)
         found = found.filter(pc.is_in(found.column("path"), value_set=self._path_set))
         return found if columns is None else found.select(list(columns))
+
+    def files_named(self, paths: Collection[str], columns: Sequence[str] | None = None) -> pa.Table:
+        """Of some data files those of this part; see `Snapshot.files_named`."""
+        return super().files_named(set(map(canonical, self.paths)).intersection(paths), columns)
 
     @cached_property
     def _totals(self) -> tuple[int, int]:

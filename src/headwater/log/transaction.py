@@ -7,10 +7,15 @@ table, and the same data files are committed one version later.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import ConcurrentWriteException, CorruptLogError, InvalidCommitError
+from headwater.errors import (
+    ConcurrentWriteException,
+    CorruptLogError,
+    InvalidCommitError,
+    UnsupportedProtocolError,
+)
 from headwater.log.commit import CommitActions
 from headwater.log.conflicts import Challenger, Winner, check
 from headwater.log.draft import Attempt, Draft, Operation
@@ -22,6 +27,7 @@ from headwater.log.paths import canonical
 from headwater.log.publishing import publish
 from headwater.log.read_set import ReadSet
 from headwater.log.replay import commit_files
+from headwater.log.row_changes import RowChange, RowChanges, RowPlan, check_enabled
 from headwater.log.upkeep import keep_up
 
 if TYPE_CHECKING:
@@ -49,6 +55,8 @@ class Committed:
     snapshot: Snapshot
     """The table right after the commit."""
     attempts: int
+    rows: RowPlan = field(default_factory=RowPlan)
+    """What came of the rows that were given to `Transaction.delete_rows`."""
 
 
 class Transaction:
@@ -57,6 +65,21 @@ class Transaction:
     Args:
         ctx: the table's log.
         snapshot: the version that the transaction reads; None to create a table.
+
+    Raises:
+        UnsupportedProtocolError: the table cannot be written.
+
+    Example:
+        >>> from headwater.log.actions import Metadata, Protocol
+        >>> from headwater.log.context import LogContext
+        >>> from headwater.storage import open_store
+        >>> anything = lambda protocol, metadata: None
+        >>> ctx = LogContext(open_store("memory://transaction-example"), anything, anything)
+        >>> transaction = Transaction(ctx, None)
+        >>> transaction.set_protocol(Protocol(1, 2))
+        >>> transaction.set_metadata(Metadata("1", '{"type":"struct","fields":[]}'))
+        >>> transaction.commit(Operation("CREATE TABLE")).version
+        0
     """
 
     def __init__(self, ctx: LogContext, snapshot: Snapshot | None) -> None:
@@ -72,10 +95,11 @@ class Transaction:
         self._domains: list[DomainMetadata] = []
         self._metadata: Metadata | None = None
         self._protocol: Protocol | None = None
+        self._rows = RowChanges()
         self._isolation: IsolationLevel | None = None
         self._is_used = False
         if snapshot is not None:
-            ctx.check_writable(snapshot.protocol, snapshot.metadata)
+            self._check_writable(snapshot.protocol, snapshot.metadata)
 
     # --- what is read ------------------------------------------------------------------------------
 
@@ -103,6 +127,13 @@ class Transaction:
         """The result depends on all rows that match, those that are not there yet included."""
         self._reads = self._reads.and_matching(where)
 
+    def looks_for(self, where: Expression) -> None:
+        """Rows that match were looked for, wherever they may be; the files of those found are named by `reads_paths`.
+
+        Until the commit others may add no such rows. They may remove files in which none was found.
+        """
+        self._reads = self._reads.and_listed(where, ())
+
     def progress_of(self, app_id: str) -> int | None:
         """The version that an application has recorded; nobody else may record one until the commit."""
         self._reads = self._reads.and_app(app_id)
@@ -127,6 +158,31 @@ class Transaction:
     def remove(self, files: Iterable[Remove]) -> None:
         """Remove data files."""
         self._removes.extend(files)
+
+    def delete_rows(self, changes: Iterable[RowChange]) -> None:
+        """Delete rows of live data files by deletion vectors, and say which other rows of them were read.
+
+        Others may delete other rows of the same files at the same time: both commit. On every attempt to commit, the
+        files get vectors that hold the rows which are gone by then and these; a file without any rows left is removed.
+
+        Args:
+            changes: by file; changes of the same file are taken together. Other rows of these files than those that
+                the changes name do not matter, however the files were read.
+
+        Raises:
+            InvalidCommitError: the table does not allow new deletion vectors; or it has no such file, or the file no
+                such rows.
+        """
+        if self.snapshot is None:
+            raise InvalidCommitError(f"{self.ctx.uri} does not exist yet: there are no rows to delete.")
+        check_enabled(self.ctx.uri, self.protocol, self.metadata)
+        self._rows = self._rows.and_rows(changes, self.snapshot)
+        self._reads = self._reads.and_files(self._rows.files)
+
+    @property
+    def planned_rows(self) -> RowPlan:
+        """What the deleted rows come to if nobody else changes their files meanwhile."""
+        return self._rows.plan
 
     def add_changes(self, files: Iterable[AddCdcFile]) -> None:
         """Add change data files."""
@@ -198,14 +254,14 @@ class Transaction:
         challenger, base = self._challenger(draft), self.snapshot
         facts = self._facts(challenger)
         for attempt_number in range(1, MAX_ATTEMPTS + 1):
-            check_not_overtaken(self.ctx, base)
-            final, attempt = self._completed(draft, base)
+            challenger = self._with_vectors(challenger, base)
+            final, attempt = self._completed(challenger, base)
             commit = _readable(CommitActions.of(attempt.version, encode_commit(final, attempt, self.id, facts)))
-            winner = publish(self.ctx, commit.version, commit.data, self.id)
+            winner = check_not_overtaken(self.ctx, base) or publish(self.ctx, commit.version, commit.data, self.id)
             if winner is None:
                 # From here on nothing may fail: the commit has happened.
                 snapshot = created(self.ctx, commit) if base is None else extend(base, commit)
-                return Committed(commit.version, keep_up(snapshot, base), attempt_number)
+                return Committed(commit.version, keep_up(snapshot, base), attempt_number, challenger.rows.plan)
             challenger, base = self._after_winners(challenger, base, winner)
             self.ctx.sleep(self._wait_s(attempt_number))
         raise ConcurrentWriteException(
@@ -213,23 +269,38 @@ class Transaction:
             "There are very many writers: let some of them wait, or write less often."
         )
 
-    def _completed(self, draft: Draft, base: Snapshot | None) -> tuple[Draft, Attempt]:
+    def _with_vectors(self, challenger: Challenger, base: Snapshot | None) -> Challenger:
+        """The challenger with deletion vectors for the table as it is now; only those that are new are written."""
+        if base is None or not challenger.rows:
+            return challenger
+        return replace(challenger, rows=challenger.rows.written(self.ctx, base.metadata))
+
+    def _completed(self, challenger: Challenger, base: Snapshot | None) -> tuple[Draft, Attempt]:
         """The actions for the next version: what was asked for, completed by the rules of the table as it is now."""
+        draft = challenger.draft
         protocol = draft.protocol or (None if base is None else base.protocol)
         metadata = draft.metadata or (None if base is None else base.metadata)
         if protocol is None or metadata is None:
             raise InvalidCommitError(f"{self.ctx.uri}: the first commit of a table needs protocol and metaData.")
         version = 0 if base is None else base.version + 1
         attempt = Attempt(version, base, protocol, metadata, self.ctx.clock_ms())
-        final = draft
+        final = challenger.rows.added_to(draft, attempt.now_ms)
         for rule in self.ctx.commit_rules:
             final = rule(final, attempt)
         attempt = replace(attempt, protocol=final.protocol or protocol, metadata=final.metadata or metadata)
         self.ctx.check_readable(attempt.protocol, attempt.metadata)
-        self.ctx.check_writable(attempt.protocol, attempt.metadata)
+        self._check_writable(attempt.protocol, attempt.metadata)
         if final is not draft:
             check_actions(final)
         return final, attempt
+
+    def _check_writable(self, protocol: Protocol, metadata: Metadata) -> None:
+        try:
+            self.ctx.check_writable(protocol, metadata)
+        except UnsupportedProtocolError as error:
+            raise UnsupportedProtocolError(f"{self.ctx.uri} cannot be written: {error}", error.features) from error
+        except CorruptLogError as error:
+            raise CorruptLogError(f"{self.ctx.uri} cannot be written: {error}") from error
 
     def _facts(self, challenger: Challenger) -> dict[str, Any]:
         """What the commit says about its reads."""
@@ -237,12 +308,12 @@ class Transaction:
         return facts if self.snapshot is None else {"readVersion": self.snapshot.version, **facts}
 
     def _challenger(self, draft: Draft) -> Challenger:
-        return Challenger(draft, self._reads, self._isolation_level(draft), self.ctx.uri)
+        return Challenger(draft, self._reads, self._isolation_level(draft), self.ctx.uri, self._rows)
 
     def _isolation_level(self, draft: Draft) -> IsolationLevel:
         if self._isolation is not None:
             return self._isolation
-        if (draft.adds or draft.removes) and not draft.changes_data:
+        if (draft.adds or draft.removes) and not draft.changes_data and not self._rows:
             return "SnapshotIsolation"  # rows are only moved
         configuration = {} if self.snapshot is None else self.snapshot.metadata.configuration
         declared = configuration.get("delta.isolationLevel", "Serializable").lower()

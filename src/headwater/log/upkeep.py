@@ -27,6 +27,11 @@ def keep_up(snapshot: Snapshot, before: Snapshot | None) -> Snapshot:
         write_checksum(snapshot, before)
     except Exception:
         _LOG.warning("%s: no checksum for version %d", snapshot.uri, snapshot.version, exc_info=True)
+    for hook in snapshot.ctx.after_commit:
+        try:
+            hook(snapshot)
+        except Exception:
+            _LOG.warning("%s: %s failed after version %d", snapshot.uri, hook.__name__, snapshot.version, exc_info=True)
     try:
         _compact(snapshot)
     except Exception:

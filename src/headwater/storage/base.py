@@ -21,6 +21,14 @@ class ObjectMeta(NamedTuple):
     """Last modification, in milliseconds since the Unix epoch."""
 
 
+class Directory(NamedTuple):
+    """What is right below a directory."""
+
+    objects: list[ObjectMeta]
+    directories: list[str]
+    """Their prefixes, each with a `/` at its end."""
+
+
 @runtime_checkable
 class ObjectStore(Protocol):
     """One table's root on some store."""
@@ -59,3 +67,11 @@ class ObjectStore(Protocol):
 
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the objects; those that do not exist are no error."""
+
+
+@runtime_checkable
+class DirectoryStore(ObjectStore, Protocol):
+    """A store that can be looked through directory by directory: many of them can be listed in parallel."""
+
+    def list_directory(self, prefix: str) -> Directory:
+        """The objects in the directory `prefix` and the directories below it, neither in any order."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import stat
 from typing import TYPE_CHECKING
 
 from headwater.errors import ObjectAlreadyExistsError, ObjectNotFoundError, StorageError
-from headwater.storage.base import ObjectMeta
-from headwater.storage.durable import RESERVED_PREFIX, discard, publish_if_absent, stage, sync_directory
+from headwater.storage.base import Directory, ObjectMeta
+from headwater.storage.durable import RESERVED_PREFIX, discard, publish_if_absent, stage, sync_directory, sync_file
 from headwater.storage.failures import from_os_error
 from headwater.storage.keys import check_key, check_prefix, check_range
 from headwater.storage.uri import parse_uri
@@ -108,6 +109,17 @@ class LocalStore:
         found.sort()
         return found
 
+    def list_directory(self, prefix: str) -> Directory:
+        """The files in the directory `prefix` and the directories below it. Links are treated as in `list_from`."""
+        objects: list[ObjectMeta] = []
+        directories: list[str] = []
+        for entry in self._entries(check_prefix(prefix)):
+            if entry.is_dir(follow_symlinks=False):
+                directories.append(f"{prefix}{entry.name}/")
+            elif (status := _status(entry)) is not None:
+                objects.append(_meta(prefix + entry.name, status))
+        return Directory(objects, directories)
+
     # --- writing --------------------------------------------------------------------------------------
 
     def put(self, key: str, data: bytes) -> None:
@@ -153,6 +165,28 @@ class LocalStore:
             raise from_os_error(error, "create", path, writing=True) from error
         _settle(directory, path)
 
+    def upload(self, key: str, path: str) -> None:
+        """Write a copy of a file as an object: it appears complete and durable, replacing any earlier one."""
+        target = self._writable_path(key)
+        directory = os.path.dirname(target)
+        try:
+            temporary = stage(directory, b"")
+            try:
+                shutil.copyfile(path, temporary)
+                with open(temporary, "rb+") as copied:
+                    sync_file(copied.fileno())
+                os.rename(temporary, target)
+            except BaseException:
+                discard(temporary)
+                raise
+        except OSError as error:
+            raise from_os_error(error, "write", target, writing=True) from error
+        _settle(directory, target)
+
+    def local_path(self, key: str) -> str:
+        """The path of an object on this machine's disk."""
+        return self._path(key)
+
     def delete_many(self, keys: Iterable[str]) -> None:
         """Delete the objects; those that do not exist are no error. One failure does not keep the others."""
         failed: StorageError | None = None
@@ -166,6 +200,24 @@ class LocalStore:
                     failed.__cause__ = error
         if failed is not None:
             raise failed
+
+    # --- directories ----------------------------------------------------------------------------------
+
+    def directory_modified_ms(self, prefix: str) -> int:
+        """When something was last put into a directory, or taken out of it. Raises `ObjectNotFoundError`."""
+        path = self._base + check_prefix(prefix)
+        try:
+            return os.stat(path).st_mtime_ns // 1_000_000
+        except OSError as error:
+            raise from_os_error(error, "look up", path) from error
+
+    def remove_directory(self, prefix: str) -> bool:
+        """Remove a directory if it is empty; whether it was."""
+        try:
+            os.rmdir(self._base + check_prefix(prefix).rstrip("/"))
+        except OSError:  # not empty, not ours, or gone: none of it is worth an error
+            return False
+        return True
 
     # --- paths ----------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ exactly one of many writers wins. Every failure is mapped once, and repeated as 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import obstore
@@ -18,7 +19,7 @@ from headwater.errors import (
     StorageError,
     StorageThrottledError,
 )
-from headwater.storage.base import ObjectMeta
+from headwater.storage.base import Directory, ObjectMeta
 from headwater.storage.failures import from_obstore_error
 from headwater.storage.keys import check_key, check_prefix, check_range
 from headwater.storage.retry import RetryPolicy
@@ -36,6 +37,7 @@ _FOREIGN: Final = (BaseError, OSError, ValueError, NotImplementedError)
 _LIST_CHUNK: Final = 1000
 _DELETE_CHUNK: Final = 1000
 _MAX_PARALLEL: Final = 32
+_DOWNLOAD_BYTES: Final = 8 * 2**20
 
 
 class RemoteStore:
@@ -47,6 +49,7 @@ class RemoteStore:
     def __init__(self, backend: Backend, location: StoreUri, retry: RetryPolicy | None = None) -> None:
         self._backend = backend
         self._uri = location.uri
+        self._place = location.kind, location.bucket, location.account_host
         self._base = f"{location.path}/" if location.path else ""
         self._retry = retry or RetryPolicy()
 
@@ -111,6 +114,13 @@ class RemoteStore:
             for meta in map(self._meta, found)
             if meta.key > start_after and (recursive or "/" not in meta.key[len(prefix) :])
         )
+
+    def list_directory(self, prefix: str) -> Directory:
+        """The objects in the directory `prefix` and the directories below it."""
+        directory = (self._base + check_prefix(prefix)).rstrip("/") or None
+        found = self._run("list", prefix, lambda: obstore.list_with_delimiter(self._backend, directory))
+        below = [path.removeprefix(self._base).rstrip("/") + "/" for path in found["common_prefixes"]]
+        return Directory([self._meta(meta) for meta in found["objects"]], below)
 
     def _list_directory(self, prefix: str) -> Sequence[obstore.ObjectMeta]:
         directory = (self._base + prefix).rstrip("/") or None
@@ -189,6 +199,33 @@ class RemoteStore:
             except ObjectNotFoundError:
                 # Azure and GCS stop at a missing object, and do not say how far they came: delete one by one.
                 self._in_parallel(self._delete_one, chunk)
+
+    # --- whole files ----------------------------------------------------------------------------------
+
+    def upload(self, key: str, path: str) -> None:
+        """Write a file of this machine as an object: one request, or a multipart upload that appears complete."""
+        target = self._path(key)
+        self._run("write", key, lambda: obstore.put(self._backend, target, Path(path)))
+
+    def download(self, key: str, path: str) -> None:
+        """Write an object to a file of this machine, piece by piece."""
+        source = self._path(key)
+
+        def fetch() -> None:
+            with open(path, "wb") as file:
+                for piece in obstore.get(self._backend, source).stream(min_chunk_size=_DOWNLOAD_BYTES):
+                    file.write(piece)
+
+        self._run("read", key, fetch)
+
+    def shares_backend(self, other: RemoteStore) -> bool:
+        """Whether objects can be copied between the two without passing through this machine."""
+        return self._place == other._place and self._backend == other._backend
+
+    def copy_from(self, other: RemoteStore, source_key: str, key: str) -> None:
+        """Let the store itself copy an object of another prefix; see `shares_backend`."""
+        source, target = other._path(source_key), self._path(key)
+        self._run("copy to", key, lambda: obstore.copy(self._backend, source, target))
 
     def _delete(self, keys: list[str]) -> None:
         paths = [self._base + key for key in keys]
