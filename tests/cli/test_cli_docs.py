@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 PAGE = (Path(__file__).resolve().parent.parent.parent / "docs" / "cli.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("command", ["show", "history", "files", "verify"])
+@pytest.mark.parametrize("command", ["show", "history", "files", "verify", "vacuum"])
 def test_every_key_of_the_json_is_in_the_documents(run: Callable[..., Ended], tiny: Path, command: str) -> None:
     write_checksum(tiny, 1, numFiles=7)
 

@@ -9,11 +9,12 @@ import typer
 from headwater._version import __version__
 
 if TYPE_CHECKING:
+    from headwater.log.context import LogContext
     from headwater.log.snapshot import Snapshot
 
 app = typer.Typer(
     name="headwater",
-    help="Look into Delta tables: no Spark, no JARs, no waiting.",
+    help="Look into Delta tables and keep them in shape: no Spark, no JARs, no waiting.",
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -130,6 +131,84 @@ def _verify(
 
     if not show_verification(_open(path, option, version, timestamp), as_json=json):
         raise typer.Exit(EXIT_DISCREPANCIES)
+
+
+@app.command("vacuum")
+def _vacuum(
+    path: Path,
+    retention_hours: Annotated[
+        float | None,
+        typer.Option(
+            "--retention-hours",
+            metavar="H",
+            help="Keep what versions of the last H hours need. By default what the table says, which is a week.",
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Delete nothing; show what would be deleted.")] = False,
+    lite: Annotated[
+        bool,
+        typer.Option(
+            "--lite/--full",
+            help="Look only at the log, or (by default) at all files that are there.",
+            show_default=False,
+        ),
+    ] = False,
+    retention_check: Annotated[
+        bool,
+        typer.Option(
+            "--retention-check/--no-retention-check",
+            help="Refuse a retention that is shorter than the table's; yes by default.",
+            show_default=False,
+        ),
+    ] = True,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", min=1, help="Show at most N files. By default 50, or all with --json."),
+    ] = None,
+    json: Json = False,
+    option: Options = None,
+) -> None:
+    """Delete the files that no retained version of a table needs."""
+    from headwater.cli.vacuum import show_vacuum
+
+    ctx = _context(path, option)
+    show_vacuum(
+        ctx,
+        retention_hours=retention_hours,
+        mode="LITE" if lite else "FULL",
+        dry_run=dry_run,
+        enforce_retention=retention_check,
+        limit=limit,
+        as_json=json,
+    )
+
+
+@app.command("restore")
+def _restore(
+    path: Path,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="N", min=0, help="The version to go back to.")
+    ] = None,
+    timestamp: Timestamp = None,
+    ignore_missing_files: Annotated[
+        bool, typer.Option("--ignore-missing-files", help="Go back although VACUUM has deleted files.")
+    ] = False,
+    json: Json = False,
+    option: Options = None,
+) -> None:
+    """Make a table what it was at an earlier version, in a new commit."""
+    from headwater.cli.restore import show_restore
+
+    if (version is None) == (timestamp is None):
+        raise typer.BadParameter("say what to go back to: --version N or --timestamp T, one of them")
+    ctx = _context(path, option)
+    show_restore(ctx, version, _point_in_time(timestamp), ignore_missing_files=ignore_missing_files, as_json=json)
+
+
+def _context(path: str, options: list[str] | None) -> LogContext:
+    from headwater.tables import table_context
+
+    return table_context(path, _storage_options(options or []))
 
 
 def _open(path: str, options: list[str] | None, version: int | None = None, timestamp: str | None = None) -> Snapshot:

@@ -1,0 +1,180 @@
+"""What a VACUUM may delete: objects that are old enough and that no retained version of the table needs.
+
+FULL looks at what is in the store (or at an inventory of it), LITE only at what the log says was removed. Both keep
+everything that a live file, or one removed after the cut-off, stands for; that snapshot is read before anything is
+listed, so what is committed meanwhile is too young to be touched. All of it is set arithmetic on columns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.errors import InvalidCommitError, ObjectNotFoundError
+from headwater.log.file_chunks import REMOVE_COLUMNS, MemoryChunk
+from headwater.log.segment import list_log
+from headwater.log.timeline import newest_commit_at
+from headwater.log.tree import TREE_SCHEMA, list_tree
+from headwater.maintenance.inventory import tree_of_inventory
+from headwater.maintenance.last_vacuum import last_vacuumed_version
+from headwater.maintenance.removed_files import removed_in
+from headwater.maintenance.table_keys import keys_below, referenced_keys, vector_keys
+from headwater.maintenance.visible_files import VisibleFiles, parents
+from headwater.storage.local import LocalStore
+
+if TYPE_CHECKING:
+    from headwater.log.snapshot import Snapshot
+    from headwater.log.tree import Tree
+    from headwater.maintenance.progress import Progress
+
+VacuumMode: TypeAlias = Literal["FULL", "LITE"]
+
+_CHECKSUM_FILE = r"^((?s:.*)/)?\.([^/]+)\.crc$"
+"""What Hadoop puts beside every file on a local disk."""
+
+
+@dataclass(frozen=True)
+class VacuumPlan:
+    """What will be deleted."""
+
+    objects: pa.Table
+    """Columns `key` (bytes) and `size_bytes`."""
+    companions: pa.Array
+    """Keys of Hadoop's checksum files that go with them."""
+    directories: tuple[str, ...] = ()
+    """Prefixes of directories that are empty then, the deepest first; only on disks."""
+    directory_count: int = 0
+    """How many directories were looked through."""
+    vacuumed_version: int | None = None
+    """The newest commit whose removed files are all gone afterwards."""
+
+    @property
+    def size_bytes(self) -> int:
+        """How much the objects take."""
+        return int(pc.sum(self.objects.column("size_bytes")).as_py() or 0)
+
+
+def plan_full(snapshot: Snapshot, cutoff_ms: int, progress: Progress, inventory: pa.Table | None = None) -> VacuumPlan:
+    """Plan by looking at what is there.
+
+    Args:
+        snapshot: the newest version.
+        cutoff_ms: what is not older than this stays.
+        progress: told about the listing.
+        inventory: what is there, instead of a listing (see `headwater.maintenance.inventory`).
+    """
+    kept = referenced_keys(snapshot, cutoff_ms)
+    visible = VisibleFiles.of(snapshot)
+    if inventory is None:
+        progress.begin("Listing files")
+        tree = list_tree(snapshot.ctx.store, visible.enters, progress.advance)
+        shown = visible.mask(tree.objects.column("key"))
+    else:
+        tree = tree_of_inventory(inventory, snapshot.uri)
+        shown = visible.mask_all(tree.objects.column("key"))
+    keys = tree.objects.column("key")
+    old = pc.less(tree.objects.column("modified_ms"), cutoff_ms)
+    unneeded = pc.and_(pc.and_(shown, old), pc.invert(pc.is_in(keys, value_set=kept)))
+    doomed = tree.objects.filter(unneeded)
+    companions = _companions(keys, doomed.column("key"))
+    gone = pa.chunked_array([*doomed.column("key").chunks, companions], pa.binary()).combine_chunks()
+    left = keys.filter(pc.invert(pc.is_in(keys, value_set=gone)))
+    return VacuumPlan(
+        doomed.select(["key", "size_bytes"]),
+        companions,
+        () if inventory is not None else _emptied(snapshot, tree, left, cutoff_ms),
+        max(len(tree.directories), 1),
+        _vacuumed_version(snapshot, cutoff_ms) if inventory is None else None,
+    )
+
+
+def plan_lite(snapshot: Snapshot, cutoff_ms: int) -> VacuumPlan:
+    """Plan by the log alone: files that commits before the cut-off have removed, since the last VACUUM.
+
+    Raises:
+        InvalidCommitError: commits that the last VACUUM has not seen were cleaned up.
+    """
+    listing = list_log(snapshot.ctx)
+    end = _vacuumed_version(snapshot, cutoff_ms)
+    last = last_vacuumed_version(snapshot.ctx.store)
+    first = min(listing.commits, default=0)
+    if end is None:
+        return _nothing(last)
+    if first != 0 and (last is None or last + 1 < first):
+        raise InvalidCommitError(
+            f"VACUUM LITE cannot delete all eligible files of {snapshot.uri}: the log begins with version {first}, and "
+            f"{'no VACUUM has been recorded' if last is None else f'the last VACUUM came to version {last}'}, so files "
+            "that were removed in between are not in it any more. Run VACUUM FULL once."
+        )
+    start = first if last is None else last + 1
+    found = _removed(snapshot, [v for v in sorted(listing.commits) if start <= v <= end], cutoff_ms)
+    needed = pc.is_in(found.column("key"), value_set=referenced_keys(snapshot, cutoff_ms))
+    found = found.filter(pc.and_(found.column("key").is_valid(), pc.invert(needed)))
+    once = found.group_by("key").aggregate([("size_bytes", "max")]).rename_columns(["key", "size_bytes"])
+    return VacuumPlan(once, pa.array([], pa.binary()), (), 1, end)
+
+
+def _removed(snapshot: Snapshot, versions: list[int], cutoff_ms: int) -> pa.Table:
+    """What some commits have removed before the cut-off, and their change data files; null keys are elsewhere."""
+    removes, changes = removed_in(snapshot.ctx, versions)
+    files = MemoryChunk(removes, REMOVE_COLUMNS)
+    old = pc.less(pc.fill_null(files.column("deletionTimestamp"), 0), cutoff_ms)
+    gone = pa.table({name: files.column(name).filter(old) for name in ("path", "size", "deletionVector")})
+    vectors = vector_keys(gone.column("deletionVector"), snapshot.uri)
+    keys = [
+        *keys_below(gone.column("path"), snapshot.uri).chunks,
+        *keys_below(changes.column("path"), snapshot.uri).chunks,
+        *vectors.chunks,
+    ]
+    sizes = [*gone.column("size").chunks, *changes.column("size").chunks, pa.nulls(len(vectors), pa.int64())]
+    return pa.table(
+        {
+            "key": pa.chunked_array(keys, pa.binary()),
+            "size_bytes": pc.fill_null(pa.chunked_array(sizes, pa.int64()), 0),
+        }
+    )
+
+
+def _nothing(last: int | None) -> VacuumPlan:
+    empty = TREE_SCHEMA.empty_table().select(["key", "size_bytes"])
+    return VacuumPlan(empty, pa.array([], pa.binary()), (), 1, last)
+
+
+def _vacuumed_version(snapshot: Snapshot, cutoff_ms: int) -> int | None:
+    """The newest commit at or before the cut-off."""
+    ctx = snapshot.ctx
+    return newest_commit_at(ctx, list_log(ctx), cutoff_ms, snapshot.protocol, snapshot.metadata)
+
+
+def _companions(keys: pa.ChunkedArray, doomed: pa.ChunkedArray) -> pa.Array:
+    """Hadoop's checksum files of objects that will be deleted."""
+    checksums = keys.filter(pc.match_substring_regex(keys, _CHECKSUM_FILE))
+    owners = pc.replace_substring_regex(checksums, pattern=_CHECKSUM_FILE, replacement=r"\1\2")
+    return checksums.filter(pc.is_in(owners, value_set=doomed.combine_chunks())).combine_chunks()
+
+
+def _emptied(snapshot: Snapshot, tree: Tree, left: pa.ChunkedArray, cutoff_ms: int) -> tuple[str, ...]:
+    """The directories without an object that stays; one that was changed after the cut-off may be about to get one."""
+    store = snapshot.ctx.store
+    if not isinstance(store, LocalStore):
+        return ()
+    needed: set[str] = {""}
+    closed = (prefix[: prefix.rstrip("/").rfind("/") + 1] for prefix in tree.closed)
+    holders = (prefix.decode("utf-8", "surrogateescape") for prefix in parents(left).unique().to_pylist())
+    young = (prefix for prefix in tree.directories if prefix and not _is_old(store, prefix, cutoff_ms))
+    for prefix in (*holders, *closed, *young):
+        while prefix not in needed:
+            needed.add(prefix)
+            prefix = prefix[: prefix.rstrip("/").rfind("/") + 1]
+    emptied = (prefix for prefix in tree.directories if prefix not in needed)
+    return tuple(sorted(emptied, key=lambda prefix: (-prefix.count("/"), prefix)))
+
+
+def _is_old(store: LocalStore, prefix: str, cutoff_ms: int) -> bool:
+    try:
+        return store.directory_modified_ms(prefix) < cutoff_ms
+    except ObjectNotFoundError:
+        return False

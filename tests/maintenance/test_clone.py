@@ -1,0 +1,219 @@
+"""CLONE on the log and the store: shallow and deep, once and again, with vectors, properties and other stores."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from local_tables import commit, file, keys, new_table, put, vector
+
+import headwater as hw
+from headwater.errors import InvalidCommitError, InvalidTablePropertyError, StorageError, TableAlreadyExistsError
+from headwater.features.context import table_context
+from headwater.log.actions import DeletionVector, Protocol, Remove
+from headwater.log.context import LogContext
+from headwater.log.deletion_vectors import vector_path, z85_encode
+from headwater.log.opening import open_snapshot
+from headwater.log.snapshot import Snapshot
+from headwater.maintenance.clone import Cloned, clone
+from headwater.maintenance.clone_files import Copy
+from headwater.maintenance.copies import Sources, copy_here
+from storage.storage_servers import Endpoint, moto_server
+
+VECTORS = Protocol(3, 7, ("deletionVectors",), ("deletionVectors",))
+WITH_VECTORS = {"delta.enableDeletionVectors": "true"}
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[Endpoint]:
+    with moto_server() as endpoint:
+        yield endpoint
+
+
+class Cloner:
+    """Clones, and remembers what was copied."""
+
+    def __init__(self, source: LogContext, target: LogContext, source_options: dict[str, str] | None = None) -> None:
+        self.source, self.target, self.options = source, target, source_options
+        self.copied: list[str] = []
+
+    def __call__(self, *, deep: bool = True, replace: bool = False, **named: Any) -> Cloned:
+        source = open_snapshot(self.source)
+        return clone(source, self.target, is_shallow=not deep, replace=replace, copy=self._copy, **named)
+
+    def _copy(self, copies: list[Copy]) -> None:
+        self.copied = [copy.key for copy in copies]
+        copy_here(Sources(self.source.uri, self.options), self.target.store, copies)
+
+
+def live(snapshot: Snapshot) -> dict[str, DeletionVector | None]:
+    rows = snapshot.files(columns=["path", "deletionVector"]).to_pylist()
+    return {row["path"]: row["deletionVector"] for row in rows}
+
+
+def test_a_shallow_clone_names_the_files_of_its_source(tmp_path: Path) -> None:
+    own = vector("ab" + z85_encode(bytes(16)))
+    source = new_table(tmp_path / "my source", protocol=VECTORS, configuration=WITH_VECTORS)
+    put(source, "p=a b/x.parquet", "y.parquet", vector_path(own))
+    commit(source, add=(file("p=a%20b/x.parquet", partition_values={}), file("y.parquet", deletion_vector=own)))
+    inline = vector("wi5b=000010000siXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L", "i")
+    commit(source, add=(file("/elsewhere/z.parquet", deletion_vector=inline),))
+    target = table_context(tmp_path / "target")
+
+    done = Cloner(source, target)(deep=False)
+
+    files = live(open_snapshot(target))
+    assert set(files) == {
+        f"{source.uri}/p=a%20b/x.parquet",
+        f"{source.uri}/y.parquet",
+        "/elsewhere/z.parquet",
+    }
+    absolute = files[f"{source.uri}/y.parquet"]
+    assert (absolute["storageType"], absolute["pathOrInlineDv"]) == ("p", f"{source.uri}/{vector_path(own)}")
+    assert files["/elsewhere/z.parquet"]["storageType"] == "i"
+    assert done == Cloned(0, 12, 3, 0, 0, 0, 0)
+    assert keys(target) == set()
+
+
+def test_a_deep_clone_has_copies_of_files_and_vectors(tmp_path: Path) -> None:
+    own = vector(z85_encode(bytes(16)))
+    other = new_table(tmp_path / "other", protocol=VECTORS)
+    put(other, "far.parquet", "far.bin")
+    source = new_table(tmp_path / "source", protocol=VECTORS, configuration=WITH_VECTORS)
+    put(source, "a b.parquet", "y.parquet", vector_path(own))
+    foreign = vector(f"{other.uri}/far.bin", "p")
+    commit(
+        source,
+        add=(
+            *("a%20b.parquet", file("y.parquet", deletion_vector=own)),
+            file(f"{other.uri}/far.parquet", deletion_vector=foreign),
+        ),
+    )
+    target = table_context(tmp_path / "target")
+
+    done = Cloner(source, target)()
+
+    snapshot = open_snapshot(target)
+    assert keys(target) >= {"a b.parquet", "y.parquet", vector_path(own)}
+    assert len(keys(target)) == 5
+    assert not any("://" in path for path in live(snapshot))
+    assert {vector["storageType"] for vector in live(snapshot).values() if vector} == {"u"}
+    assert done == Cloned(0, 12, 3, 0, 3, 0, 12)
+    assert hw.open_log(tmp_path / "target").verify() == []
+
+
+def test_cloning_again_copies_what_is_new_and_removes_what_is_gone_in_one_commit(tmp_path: Path) -> None:
+    source = new_table(tmp_path / "source", protocol=VECTORS, configuration=WITH_VECTORS)
+    put(source, "stays", "goes", "comes", "changes")
+    commit(source, add=("stays", "goes", "changes"))
+    target = table_context(tmp_path / "target")
+    cloner = Cloner(source, target)
+    cloner()
+    new = vector(z85_encode(bytes(16)))
+    put(source, vector_path(new))
+    commit(source, add=("comes", file("changes", deletion_vector=new)), remove=("goes", Remove("changes", size=4)))
+
+    done = cloner(replace=True)
+
+    assert sorted(cloner.copied) == sorted(["comes", vector_path(new)])
+    assert set(live(open_snapshot(target))) == {"stays", "comes", "changes"}
+    assert done == Cloned(1, 12, 3, 2, 1, 8, 4)
+    [newest, first] = open_snapshot(target).history()
+    assert (newest.operation, first.operation) == ("CLONE", "CLONE")
+    assert newest.operation_parameters["sourceVersion"] == "2"
+    assert set(live(open_snapshot(target, version=0))) == {"stays", "goes", "changes"}
+
+
+def test_a_clone_is_a_table_of_its_own(tmp_path: Path) -> None:
+    configuration = {"owner": "me", "delta.appendOnly": "true"}
+    source = new_table(tmp_path / "source", configuration=configuration, partition_by=("p",), name="sales")
+    put(source, "p=1/x")
+    commit(source, add=("p=1/x",))
+    target = table_context(tmp_path / "target")
+
+    Cloner(source, target)(properties={"delta.appendOnly": "false", "delta.enableChangeDataFeed": "true"})
+
+    snapshot = open_snapshot(target)
+    assert snapshot.metadata.id != open_snapshot(source).metadata.id
+    assert snapshot.partition_columns == ["p"]
+    assert snapshot.properties == {"owner": "me", "delta.appendOnly": "false", "delta.enableChangeDataFeed": "true"}
+    assert snapshot.protocol.min_writer_version == 4
+    put(target, "p=1/y")
+    commit(target, add=("p=1/y",))
+    assert len(live(open_snapshot(source))) == 1
+
+
+def test_row_tracking_gives_ids_of_the_clones_own(tmp_path: Path) -> None:
+    from headwater.alterations.properties import set_properties
+
+    source = new_table(tmp_path / "source")
+    put(source, "a", "b")
+    commit(source, add=("a",))
+    commit(source, add=("b",))
+    set_properties(hw.open_log(tmp_path / "source"), {"delta.enableRowTracking": "true"})
+    target = table_context(tmp_path / "target")
+
+    Cloner(source, target)()
+
+    before, after = open_snapshot(source), open_snapshot(target)
+    name = "delta.rowTracking.materializedRowIdColumnName"
+    assert before.properties[name] != after.properties[name]
+    rows = after.files(columns=["baseRowId", "defaultRowCommitVersion"]).to_pylist()
+    assert sorted(row["baseRowId"] for row in rows) == [0, 10]
+    assert {row["defaultRowCommitVersion"] for row in rows} == {0}
+
+
+def test_what_cannot_be_cloned_is_said_so_and_leaves_no_table(tmp_path: Path) -> None:
+    source = new_table(tmp_path / "source")
+    put(source, "a", size_bytes=3)
+    commit(source, add=("a",))
+    target = table_context(tmp_path / "target")
+    cloner = Cloner(source, target)
+
+    with pytest.raises(StorageError, match="has 3 bytes, and the log says 4"):
+        cloner()
+    (tmp_path / "source" / "a").unlink()
+    with pytest.raises(StorageError, match="Has VACUUM deleted it"):
+        cloner()
+    assert not (tmp_path / "target" / "_delta_log").exists()
+    with pytest.raises(InvalidCommitError, match="onto itself"):
+        Cloner(source, source)()
+    with pytest.raises(InvalidTablePropertyError):
+        cloner(deep=False, properties={"delta.noSuchThing": "1"})
+    cloner(deep=False)
+    with pytest.raises(TableAlreadyExistsError, match="replace=True"):
+        cloner(deep=False)
+
+
+def test_a_clone_takes_the_place_of_any_table(tmp_path: Path) -> None:
+    source = new_table(tmp_path / "source", partition_by=("p",))
+    put(source, "p=1/new")
+    commit(source, add=("p=1/new",))
+    target = new_table(tmp_path / "target", configuration={"owner": "them"})
+    put(target, "old")
+    commit(target, add=("old",))
+    identity = open_snapshot(target).metadata.id
+
+    Cloner(source, target)(replace=True)
+
+    snapshot = open_snapshot(target)
+    assert (snapshot.version, snapshot.metadata.id) == (2, identity)
+    assert set(live(snapshot)) == {"p=1/new"}
+    assert (snapshot.partition_columns, snapshot.properties) == (["p"], {})
+
+
+@pytest.mark.parametrize("way", ["disk to store", "store to disk", "store to store"])
+def test_files_are_copied_between_stores(way: str, s3: Endpoint, tmp_path: Path) -> None:
+    places = {"disk": (str(tmp_path / "d"), None), "store": (f"{s3.root}/{tmp_path.name}", s3.options)}
+    (from_uri, from_options), (to_uri, to_options) = (places[name] for name in way.split(" to "))
+    source = new_table(f"{from_uri}/source", storage_options=from_options)
+    put(source, "a b", "c%20d")
+    commit(source, add=("a%20b", "c%2520d"))
+    target = table_context(f"{to_uri}/target", to_options)
+
+    Cloner(source, target, from_options)()
+
+    assert keys(target) == {"a b", "c%20d"}
+    assert {target.store.get(key) for key in keys(target)} == {b"xxxx"}
