@@ -1,118 +1,128 @@
-"""Headwater in half a minute: a table of events, looked at in every way that works today.
+"""Headwater in a minute and a half: a pipeline on local Spark, from raw JSON to a table that is a pleasure to query.
 
-Run it with `make demo`, or `.venv/bin/python examples/demo.py`. Every line after `>>>` and `$` is really
-executed. The table is made in a temporary directory by delta-rs (another implementation of Delta), read and written
-with Spark, and is gone afterwards.
+Run it with `make demo`, or `.venv/bin/python examples/demo.py`. Every line after `>>>` and `$` is really executed.
+Everything is made in a temporary directory and gone afterwards. A look into the log of a table, without Spark:
+`look_inside.py`.
 """
 
 from __future__ import annotations
 
-import os
-import tempfile
-import time
 from pathlib import Path
+from typing import Any
 
-from demo_data import add_a_day, make_events, write_checksum
-from demo_page import Page
+from demo_data import DAYS, write_corrections, write_raw_events
+from demo_page import Page, play
 from rich.table import Table
 from rich.text import Text
 
 import headwater as hw
-from headwater.cli.formats import moment, size
 from headwater.cli.histogram import bar
 
-EVENTS = Path("events")
-FILTERS = (
-    "date = '2024-03-05'",
-    "date >= '2024-03-07' AND country IN ('SE', 'NO')",
-    "event_id BETWEEN 20000 AND 20100",
-    "event_id > 1000000 OR device.os = 'zx81'",
-)
+SCHEMA = "event_id long, date date, at timestamp, customer int, country string, kind string, price double"
+FILTERS = ("customer = 4711", "customer BETWEEN 100 AND 120", "price > 495", "customer < 500 AND price > 400")
 
 
 def demo(page: Page) -> None:
     """The whole demonstration, in the current directory."""
-    page.heading("A table of events, written by delta-rs")
-    make_events(EVENTS)
-    page.say("Nine days of events, with a DELETE, an UPDATE and a checkpoint in between.")
-    page.command("show", "events")
-
-    page.heading("The log from Python: no Spark, no JVM")
-    page.do("snap = hw.open_log('events')")
-    page.ask("snap.version, snap.num_files, snap.size_bytes")
-    page.ask("snap.partition_columns, snap.schema.names")
-
-    page.heading("Which files does a query have to read?")
-    page.say("Partition values and statistics answer that from the log; no data file is opened.")
-    page.draw(kept_files(page))
-    page.command("files", "events", "--where", FILTERS[1])
-
-    page.heading("Time travel, by version or by time")
-    page.ask("hw.open_log('events', version=2).num_files")
-    page.ask("hw.open_log('events', timestamp=snap.history()[3].timestamp).version")
-    page.draw(versions(page))
-
-    page.heading("Someone else commits: refresh reads only what is new")
-    add_a_day(EVENTS, 9)
-    page.do("newer = snap.refresh()")
-    page.ask("snap.version, newer.version, newer.num_files - snap.num_files")
-    page.command("history", "events", "--limit", "4")
-
-    page.heading("Can the log be trusted?")
-    page.say("A writer may leave a checksum beside a version, as delta-spark does. This one is true:")
-    write_checksum(EVENTS)
-    page.command("verify", "events")
-    page.say("And this one claims a file too many (the exit code is 1, for scripts):")
-    write_checksum(EVENTS, extra_files=1)
-    page.command("verify", "events")
-
-    page.heading("Rows: Spark reads and writes, and needs no JARs")
+    page.heading("Raw events: JSON, a file for each day")
+    write_raw_events(Path("raw"))
+    write_corrections(Path("corrections.json"))
     page.do("spark = hw.spark('demo')")
-    page.do("swedish = hw.read(spark, 'events').where(\"country = 'SE'\")")
-    page.ask("swedish.count()")
-    page.ask("[(scan.files_kept, scan.files_total) for scan in hw.scans(swedish)]")
-    page.do("written = hw.write(swedish, 'swedish', partition_by='date')")
-    page.ask("written.version, written.metrics['numOutputRows']")
-    page.do("again = hw.write(swedish.limit(5), 'swedish', mode='append', txn=('demo', 1))")
-    page.ask("hw.write(swedish.limit(5), 'swedish', mode='append', txn=('demo', 1))")
-    page.say("None: this application has already written this, so nothing is written twice.")
-    page.ask("hw.read(spark, 'swedish').count(), hw.read(spark, 'swedish', version=0).count()")
-    page.command("history", "swedish")
+    page.do(f"raw = spark.read.schema({SCHEMA!r}).json('raw')")
+    page.ask("raw.count()")
+
+    load(page)
+    correct(page)
+    travel(page)
+    optimize(page)
+    clean_up(page)
+
     page.do("spark.stop()")
-
-    page.heading("Errors say what happened, and what to do")
-    page.command("files", "events", "--where", "cuontry = 'SE'")
-    page.command("show", "events", "--version", "99")
-
     page.heading("Your turn")
     page.draw(next_steps())
-    page.say("The command is in .venv/bin. More about reading and writing with Spark: docs/index.md.")
+    page.say("The command is in .venv/bin, the documentation in docs/index.md.")
 
 
-def kept_files(page: Page) -> Table:
-    """For each filter: how many files are left of how many, and a bar."""
+def load(page: Page) -> None:
+    """Append the days one by one."""
+    page.heading("Append: one commit a day, never twice")
+    page.do(
+        "properties = {'delta.enableDeletionVectors': 'true', 'delta.enableChangeDataFeed': 'true', "
+        "'delta.targetFileSize': '96kb'}"
+    )
+    for number, day in enumerate(DAYS):
+        more = "" if number else ", properties=properties"
+        page.do(f"hw.write(raw.where(\"date = '{day}'\"), 'events', 'append', txn=('load', {number}){more})")
+    page.ask("hw.write(raw.limit(1), 'events', 'append', txn=('load', 3))")
+    page.say("None: the application 'load' has already written its number 3, so a job that runs again adds nothing.")
+    page.command("show", "events")
+
+
+def correct(page: Page) -> None:
+    """Upserts, a deletion, and what they changed."""
+    page.heading("MERGE: corrections and late events")
+    page.do(f"corrections = spark.read.schema({SCHEMA!r}).json('corrections.json')")
+    page.do("events = hw.DeltaTable.forPath(spark, 'events')")
+    page.do("merge = events.alias('e').merge(corrections.alias('c'), 'e.event_id = c.event_id')")
+    page.rows("merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()")
+    page.do("events.delete('customer = 13')")
+    page.say("Rows are marked as deleted in deletion vectors; no data file was rewritten.")
+
+    page.heading("The change data feed: what did they change?")
+    page.rows(
+        "hw.read_changes(spark, 'events', starting_version=4)"
+        ".groupBy('_commit_version', '_change_type').count().orderBy('_commit_version', '_change_type')"
+    )
+
+
+def travel(page: Page) -> None:
+    """The table as it was."""
+    page.heading("Time travel")
+    page.ask("[hw.read(spark, 'events', version=v).count() for v in range(6)]")
+    page.ask("hw.read(spark, 'events@v3').where('customer = 13').count(), events.toDF().where('customer = 13').count()")
+
+
+def optimize(page: Page) -> None:
+    """Z-order, and how many files queries have to read before and after."""
+    page.heading("OPTIMIZE: rows that are asked for together lie together")
+    before = [kept(page, condition) for condition in FILTERS]
+    page.do("optimized = events.optimize().executeZOrderBy('customer', 'price')")
+    page.rows("optimized.select('metrics.numFilesRemoved', 'metrics.numFilesAdded')")
+    page.say("How many files does a query read? Statistics in the log decide that, before any file is opened:")
+    page.draw(skipping(page, before))
+
+
+def clean_up(page: Page) -> None:
+    """What VACUUM would delete, and what has happened."""
+    page.heading("VACUUM: what nobody needs any more")
+    page.command("vacuum", "events", "--dry-run")
+    page.say("Nothing yet: files of old versions stay for a week, so that time travel works and readers are safe.")
+    page.heading("Everything is in the history")
+    page.command("history", "events")
+    page.command("verify", "events")
+
+
+def kept(page: Page, condition: str) -> tuple[int, int]:
+    """Files that Spark reads for the condition, of all."""
+    frame: Any = page.names["events"].toDF().where(condition)
+    frame.count()
+    scan = hw.scans(frame)[0]
+    return scan.files_kept, scan.files_total
+
+
+def skipping(page: Page, before: list[tuple[int, int]]) -> Table:
+    """For each filter: the files that are read, before and after."""
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column("snap.files(where=...)", style="cyan", overflow="fold")
-    table.add_column("kept", no_wrap=True, justify="right")
+    table.add_column("events.toDF().where(...)", style="cyan", overflow="fold")
+    table.add_column("before", no_wrap=True, justify="right")
+    table.add_column("after", no_wrap=True, justify="right")
     table.add_column("", no_wrap=True, style="green")
-    snap = page.names["snap"]
-    for condition in FILTERS:
-        kept = snap.files(where=condition, columns=["size"]).num_rows
-        drawn = bar(kept / snap.num_files, 16, ascii_only=page.console.options.ascii_only)
+    for condition, (read, total) in zip(FILTERS, before, strict=True):
+        now, total_now = kept(page, condition)
+        drawn = bar(now / total_now, 16, ascii_only=page.console.options.ascii_only)
         track = "." * (16 - len(drawn))
-        table.add_row(Text(condition), f"{kept} of {snap.num_files}", Text.assemble(drawn, (track, "dim")))
-    return table
-
-
-def versions(page: Page) -> Table:
-    """Every version: when, what, and how large the table was."""
-    table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-    for name in ("version", "committed", "operation", "files", "size"):
-        table.add_column(name, justify="right" if name in ("version", "files", "size") else "left")
-    for commit in reversed(page.names["snap"].history()):
-        then = hw.open_log("events", version=commit.version)
-        cells = (str(commit.version), moment(commit.timestamp), commit.operation or "", str(then.num_files))
-        table.add_row(*cells, size(then.size_bytes))
+        cells = (f"{read} of {total}", f"{now} of {total_now}", Text.assemble(drawn, (track, "dim")))
+        table.add_row(Text(condition), *cells)
     return table
 
 
@@ -121,26 +131,12 @@ def next_steps() -> Table:
     steps = Table.grid(padding=(0, 2, 0, 0))
     steps.add_column(style="bold", no_wrap=True)
     steps.add_column(style="dim")
+    steps.add_row(Text("python examples/look_inside.py"), "a table's log, without Spark")
     steps.add_row(Text("headwater show /path/to/table"), "yours; or s3://, az://, gs://")
-    steps.add_row(Text("headwater files TABLE --json | jq '.[].path'"), "for scripts: docs/cli.md")
     steps.add_row(Text("headwater --help"), "everything the command can do")
     steps.add_row(Text("make test"), "the proof")
     return steps
 
 
-def main() -> None:
-    """Run the demonstration where it leaves nothing behind."""
-    page = Page({"hw": hw})
-    started = time.perf_counter()
-    home = Path.cwd()
-    with tempfile.TemporaryDirectory(prefix="headwater-demo-") as directory:
-        os.chdir(directory)
-        try:
-            demo(page)
-        finally:
-            os.chdir(home)
-    page.say(f"That took {time.perf_counter() - started:.1f} s; the table is deleted again.")
-
-
 if __name__ == "__main__":
-    main()
+    play(demo)

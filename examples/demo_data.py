@@ -1,94 +1,58 @@
-"""The data of the demonstration: a shop's events, written by delta-rs (`deltalake`, of the `dev` extra)."""
+"""The data of the demonstration: what visitors of a shop did, as raw JSON, and corrections that come late."""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 import random
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
-
 if TYPE_CHECKING:
     from pathlib import Path
 
-FIRST_DAY = dt.date(2024, 3, 1)
-ROWS_PER_DAY = 4000
+DAYS = ("2024-03-01", "2024-03-02", "2024-03-03", "2024-03-04")
+EVENTS_PER_DAY = 30_000
+CORRECTED_PER_DAY = 400
+LATE = 300
+"""Events of the last day that come with the corrections."""
 COUNTRIES = {"SE": 40, "NO": 25, "DK": 15, "FI": 10, "DE": 5, "NL": 3, "FR": 1, "IT": 1}
 """And how many of a hundred events come from each."""
 KINDS = {"view": 70, "click": 25, "buy": 5}
-SYSTEMS = {"android": 50, "ios": 40, "linux": 10}
-
-SCHEMA = pa.schema(
-    [
-        pa.field("event_id", pa.int64(), nullable=False, metadata={"comment": "counts up, day by day"}),
-        pa.field("date", pa.date32()),
-        pa.field("country", pa.string()),
-        pa.field("at", pa.timestamp("us", tz="UTC")),
-        pa.field("kind", pa.string()),
-        pa.field("amount", pa.float64(), metadata={"comment": "in euros"}),
-        pa.field("device", pa.struct([("os", pa.string()), ("mobile", pa.bool_())])),
-    ]
-)
+CUSTOMERS = 5_000
 
 
-def make_events(path: Path) -> None:
-    """Write the table: eight days, a DELETE, an UPDATE, a checkpoint, and a ninth day."""
-    for day in range(8):
-        add_a_day(path, day)
-    DeltaTable(path).delete("kind = 'click' AND date = '2024-03-02'")
-    DeltaTable(path).update(updates={"amount": "0"}, predicate="country = 'IT' AND date = '2024-03-03'")
-    DeltaTable(path).create_checkpoint()
-    add_a_day(path, 8)
+def write_raw_events(directory: Path) -> None:
+    """One file of JSON lines for each day."""
+    for day, date in enumerate(DAYS):
+        first = day * EVENTS_PER_DAY
+        _write(directory / f"{date}.json", [event(number, date) for number in range(first, first + EVENTS_PER_DAY)])
 
 
-def add_a_day(path: Path, day: int) -> None:
-    """Append the events of one day: one file for each country."""
-    write_deltalake(
-        path,
-        events_of(day),
-        mode="append",
-        partition_by=["date", "country"],
-        name="events",
-        description="What visitors of a shop did",
-        configuration={"delta.logRetentionDuration": "interval 30 days"},
-    )
+def write_corrections(file: Path) -> None:
+    """Events that were wrong, with what they should have been, and some that were late."""
+    rows = []
+    for day, date in enumerate(DAYS):
+        chosen = random.Random(f"corrected {day}").sample(range(EVENTS_PER_DAY), CORRECTED_PER_DAY)
+        rows += [{**event(day * EVENTS_PER_DAY + number, date), "price": 0.0} for number in chosen]
+    first = len(DAYS) * EVENTS_PER_DAY
+    rows += [event(number, DAYS[-1]) for number in range(first, first + LATE)]
+    _write(file, rows)
 
 
-def events_of(day: int) -> pa.Table:
-    """The events of one day: the same ones every time."""
-    chance = random.Random(day)
-    date = FIRST_DAY + dt.timedelta(days=day)
-    midnight = dt.datetime.combine(date, dt.time(), tzinfo=dt.UTC)
-    count = ROWS_PER_DAY
-
-    def choices(weights: dict[str, int]) -> list[str]:
-        return chance.choices(list(weights), list(weights.values()), k=count)
-
-    kinds = choices(KINDS)
-    return pa.table(
-        {
-            "event_id": [day * count + number for number in range(count)],
-            "date": [date] * count,
-            "country": choices(COUNTRIES),
-            "at": [midnight + dt.timedelta(seconds=number * 86_400 // count) for number in range(count)],
-            "kind": kinds,
-            "amount": [round(chance.uniform(5, 500), 2) if kind == "buy" else 0.0 for kind in kinds],
-            "device": [{"os": system, "mobile": system != "linux"} for system in choices(SYSTEMS)],
-        },
-        schema=SCHEMA,
-    )
-
-
-def write_checksum(path: Path, extra_files: int = 0) -> None:
-    """Write a version checksum from what delta-rs sees in the table, or one that is wrong by some files."""
-    table = DeltaTable(path)
-    sizes = table.get_add_actions(flatten=True).column("size_bytes").to_pylist()
-    checksum = {
-        "tableSizeBytes": sum(sizes),
-        "numFiles": len(sizes) + extra_files,
-        "numMetadata": 1,
-        "numProtocol": 1,
+def event(number: int, date: str) -> dict[str, object]:
+    """The event of that number: the same one every time."""
+    chance = random.Random(number)
+    seconds = number % EVENTS_PER_DAY * 86_400 // EVENTS_PER_DAY
+    return {
+        "event_id": number,
+        "date": date,
+        "at": f"{date} {seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}",
+        "customer": chance.randrange(CUSTOMERS),
+        "country": chance.choices(list(COUNTRIES), list(COUNTRIES.values()))[0],
+        "kind": chance.choices(list(KINDS), list(KINDS.values()))[0],
+        "price": round(chance.uniform(5, 500), 2),
     }
-    (path / "_delta_log" / f"{table.version():020}.crc").write_text(json.dumps(checksum))
+
+
+def _write(file: Path, rows: list[dict[str, object]]) -> None:
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))

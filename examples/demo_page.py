@@ -1,20 +1,26 @@
-"""How the demonstration looks: headings, remarks, a Python prompt and a shell prompt that really do it."""
+"""How the examples look: headings, remarks, a Python prompt and a shell prompt that really do it."""
 
 from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import time
 from contextlib import redirect_stderr
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.rule import Rule
+from rich.table import Table
 from rich.text import Text
 
+import headwater as hw
 from headwater.cli.main import main as headwater
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import RenderableType
 
 
@@ -59,6 +65,17 @@ class Page:
         self._prompt(">>> ", expression)
         self.console.print(Text(repr(eval(expression, self.names)), style="cyan"))
 
+    def rows(self, expression: str) -> None:
+        """Evaluate an expression that gives a small DataFrame, and show its rows."""
+        self._prompt(">>> ", expression)
+        frame = eval(expression, self.names)
+        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+        for name, kind in frame.dtypes:
+            table.add_column(name, justify="left" if kind in ("string", "date", "timestamp") else "right")
+        for row in frame.collect():
+            table.add_row(*("" if value is None else str(value) for value in row))
+        self.console.print(table)
+
     def command(self, *arguments: str) -> None:
         """Run a command line, as it would be typed into a shell."""
         typed = " ".join(f'"{argument}"' if " " in argument else argument for argument in arguments)
@@ -75,3 +92,17 @@ class Page:
         if self._last != "heading" and not kind == self._last == ">>> ":
             self.console.print()
         self._last = kind
+
+
+def play(script: Callable[[Page], None]) -> None:
+    """Play a script on a page, in a directory that is gone afterwards."""
+    page = Page({"hw": hw})
+    started = time.perf_counter()
+    home = Path.cwd()
+    with tempfile.TemporaryDirectory(prefix="headwater-demo-") as directory:
+        os.chdir(directory)
+        try:
+            script(page)
+        finally:
+            os.chdir(home)
+    page.say(f"That took {time.perf_counter() - started:.1f} s; everything is deleted again.")
