@@ -16,11 +16,13 @@ from typing import TYPE_CHECKING, Any
 from benchmarks import delta_spark
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 _SERVER = r"""
 import json, sys
-from pyspark.sql import SparkSession
+from concurrent.futures import ThreadPoolExecutor
+from pyspark.sql import SparkSession, functions
 
 answers = open(int(sys.argv[1]), "w")  # Spark itself writes on standard output
 builder = SparkSession.builder.master("local[2]")
@@ -30,25 +32,39 @@ spark = builder.getOrCreate()
 spark.sparkContext.setLogLevel("ERROR")
 
 
-def rows_of(frame):
-    return {"schema": frame.schema.json(), "rows": sorted(frame.toJSON().collect())}
+def rows_of(frame, json_options=None):
+    schema = frame.schema.json()
+    if json_options is None:
+        return {"schema": schema, "rows": sorted(frame.toJSON().collect())}
+    rows = frame.select(functions.to_json(functions.struct("*"), json_options))
+    return {"schema": schema, "rows": sorted(row[0] for row in rows.collect())}
+
+
+def answer_or_error(command):
+    try:
+        return answer(command)
+    except Exception as error:
+        return {"error": f"{type(error).__name__}: {error}"}
 
 
 def answer(command):
+    if "all" in command:
+        with ThreadPoolExecutor(4) as pool:
+            return {"all": list(pool.map(answer_or_error, command["all"]))}
+    if "script" in command:
+        for statement in command["script"]:
+            spark.sql(statement)
+        return {}
     if "sql" in command:
-        return rows_of(spark.sql(command["sql"]))
+        return rows_of(spark.sql(command["sql"]), command.get("json_options"))
     reader = spark.read.format("delta")
     for key, value in command.get("options", {}).items():
         reader = reader.option(key, value)
-    return rows_of(reader.load(command["read"]))
+    return rows_of(reader.load(command["read"]), command.get("json_options"))
 
 
 for line in sys.stdin:
-    try:
-        found = answer(json.loads(line))
-    except Exception as error:
-        found = {"error": f"{type(error).__name__}: {error}"}
-    answers.write(json.dumps(found) + "\n")
+    answers.write(json.dumps(answer_or_error(json.loads(line))) + "\n")
     answers.flush()
 """
 
@@ -60,6 +76,7 @@ _CONF = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 
 
@@ -110,6 +127,19 @@ class DeltaSparkOracle:
     def schema(self, path: Path | str) -> dict[str, Any]:
         """The schema of a table, as Spark writes it."""
         found: dict[str, Any] = json.loads(self._ask(read=str(path))["schema"])
+        return found
+
+    def all(self, commands: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """The answers to many commands, several of which run at a time.
+
+        Args:
+            commands: `{"sql": text}`, `{"read": path, "options": {}}` (both perhaps with `json_options`, for the JSON
+                of the rows), or `{"script": [text, ...]}` for statements one after the other.
+
+        Returns:
+            In the same order `{"schema": ..., "rows": [...]}`, nothing for a script, or `{"error": message}`.
+        """
+        found: list[dict[str, Any]] = self._ask(all=list(commands))["all"]
         return found
 
     def _ask(self, **command: object) -> dict[str, Any]:

@@ -119,6 +119,7 @@ ROOMS_WITHOUT_SPARK = (
     "headwater.log",
     "headwater.storage",
     "headwater.features",
+    "headwater.maintenance",
     "headwater.cli",
 )
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
-from headwater.alterable_table import AlterableTable
 from headwater.errors import TableNotFoundError
+from headwater.maintained_table import MaintainedTable
 from headwater.tables import open_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from os import PathLike
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
+    from headwater.merge_builder import DeltaMergeBuilder
+    from headwater.optimize_builder import DeltaOptimizeBuilder
     from headwater.table_builder import DeltaTableBuilder
 
 
-class DeltaTable(AlterableTable):
+class DeltaTable(MaintainedTable):
     """A Delta table at a path. Get one with `DeltaTable.forPath`.
 
     Example:
@@ -25,6 +28,9 @@ class DeltaTable(AlterableTable):
         >>> table.toDF().where("date = '2024-01-31'").count()  # doctest: +SKIP
         42
     """
+
+    _alias: str | None = None
+    """The table's name in conditions and values."""
 
     @classmethod
     def forPath(
@@ -64,10 +70,96 @@ class DeltaTable(AlterableTable):
         return True
 
     def toDF(self) -> DataFrame:
-        """The newest version of the table, at the time of this call."""
+        """The newest version of the table, at the time of this call; under its alias, if it has one."""
         from headwater.spark.scan import read
 
-        return read(self._spark, self._path, storage_options=self._storage_options)
+        frame = read(self._spark, self._path, storage_options=self._storage_options)
+        return frame if self._alias is None else frame.alias(self._alias)
+
+    def alias(self, aliasName: str) -> DeltaTable:
+        """The same table under a name, for conditions and values that say whose columns they mean.
+
+        Example:
+            >>> table.alias("events").delete("events.date < '2024-01-01'")  # doctest: +SKIP
+        """
+        named = copy(self)
+        named._alias = aliasName
+        return named
+
+    def delete(self, condition: str | Column | None = None) -> None:
+        """Delete the rows that match a condition, in one commit; without a condition, all rows.
+
+        A condition on partition columns alone reads no data. With `delta.enableDeletionVectors` rows are marked as
+        deleted; otherwise the files that hold them are written again.
+
+        Args:
+            condition: SQL text or a Column. Rows for which it is null stay.
+
+        Raises:
+            ColumnNotFoundError: the table has no such column.
+            FilterError: it is no condition, is not deterministic, or has a subquery.
+            InvalidCommitError: the table only allows appends.
+            DeltaConcurrentModificationException: another writer's commit stands in the way.
+
+        Example:
+            >>> table.delete("date < '2024-01-01'")  # doctest: +SKIP
+            >>> table.delete(col("date") < "2024-01-01")  # doctest: +SKIP
+        """
+        from headwater.spark.dml.delete import delete
+
+        delete(self._spark, self._path, condition, alias=self._alias, storage_options=self._storage_options)
+
+    def update(
+        self,
+        condition: str | Column | None = None,
+        set: Mapping[str, str | Column] | None = None,  # noqa: A002 - as Delta users call it
+    ) -> None:
+        """Give new values to the rows that match a condition, in one commit; without a condition, to all rows.
+
+        Args:
+            condition: SQL text or a Column. Rows for which it is null stay as they are.
+            set: new values by column: SQL texts or Columns, over the values that the row has. `address.city` is a
+                field inside a struct. Generated columns follow by themselves.
+
+        Raises:
+            ColumnNotFoundError: the table has no such column.
+            SchemaMismatchError: a value is of a type that its column cannot hold.
+            ConstraintViolationError: a new row breaks a rule of the table.
+            FilterError: the condition is none, is not deterministic, or has a subquery.
+            InvalidCommitError: the table only allows appends.
+            DeltaConcurrentModificationException: another writer's commit stands in the way.
+
+        Example:
+            >>> table.update("city = 'NYC'", {"city": "'New York'"})  # doctest: +SKIP
+            >>> table.update(set={"total": col("price") * col("amount")})  # doctest: +SKIP
+        """
+        from headwater.spark.dml.update import update
+
+        update(self._spark, self._path, condition, set, alias=self._alias, storage_options=self._storage_options)
+
+    def merge(self, source: DataFrame, condition: str | Column) -> DeltaMergeBuilder:
+        """Merge rows of a DataFrame into the table: update, delete and insert, in one commit.
+
+        Args:
+            source: the rows; give it an alias (`df.alias("s")`) to tell its columns from the table's.
+            condition: when a row of the source matches one of the table: SQL text or a Column over both. Null is no
+                match.
+
+        Returns:
+            A builder that takes the clauses; its `execute` runs the merge.
+
+        Example:
+            >>> (
+            ...     table.alias("t")
+            ...     .merge(changes.alias("s"), "t.id = s.id")
+            ...     .whenMatchedUpdateAll()
+            ...     .whenNotMatchedInsertAll()
+            ...     .execute()
+            ... )  # doctest: +SKIP
+        """
+        from headwater.merge_builder import merge_builder
+
+        return merge_builder(self._spark, self._path, source, condition, self._alias, self._storage_options)
 
     def history(self, limit: int | None = None) -> DataFrame:
         """The commits of the table, newest first, with the columns of DESCRIBE HISTORY."""
@@ -83,6 +175,16 @@ class DeltaTable(AlterableTable):
 
         snapshot = self._snapshot()
         return detail_frame(self._spark, snapshot, [dotted(path) for path in clustering_paths(snapshot)])
+
+    def optimize(self) -> DeltaOptimizeBuilder:
+        """Rewrite files so that there are fewer, and so that queries read less of them; see `DeltaOptimizeBuilder`.
+
+        Example:
+            >>> table.optimize().where("date = '2024-01-31'").executeCompaction()  # doctest: +SKIP
+        """
+        from headwater.optimize_builder import DeltaOptimizeBuilder
+
+        return DeltaOptimizeBuilder(self._spark, self._path, self._storage_options)
 
     @classmethod
     def create(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+JAVA_OPTIONS = " ".join(
+    [
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",  # many plans and few rows: the better compiler takes more time than it saves
+        f"-Dlog4j2.configurationFile=file:{files('headwater.spark') / 'log4j2.properties'}",
+    ]
+)
 
 
 @pytest.fixture(scope="session")
@@ -22,6 +31,7 @@ def spark() -> Iterator[SparkSession]:
         **{
             "spark.master": "local[2]",
             "spark.driver.memory": "2g",
+            "spark.driver.extraJavaOptions": JAVA_OPTIONS,
             "spark.sql.shuffle.partitions": 4,
             "spark.sql.warehouse.dir": "target/does-not-exist",
         },

@@ -162,6 +162,7 @@ def test_a_condition_on_partitions_removes_files_and_reads_none(spark: SparkSess
     result = hw.write(pairs(spark, (9, "b")), path, mode="overwrite", replace_where=where)
     assert result is not None
     assert (result.metrics["numRemovedFiles"], result.metrics["numFiles"]) == (1, 1)
+    assert result.metrics["numDeletedRows"] == 2
     assert by_all(spark, path) == [(1, "a"), (4, "c"), (5, None), (9, "b")]
 
 
@@ -175,6 +176,7 @@ def test_a_condition_on_data_rewrites_the_files_that_match(
     result = hw.write(pairs(spark, (2, "new")), path, mode="overwrite", replace_where="id BETWEEN 2 AND 5")
     assert result is not None
     assert (result.metrics["numRemovedFiles"], result.metrics["numCopiedRows"]) == (1, 1)
+    assert result.metrics["numDeletedRows"] == 2
     assert by_all(spark, path) == [(1, "a"), (11, "a"), (12, "a"), (2, "new"), (None, "n")]
 
 
@@ -238,6 +240,16 @@ def test_row_ids_survive_a_rewrite(spark: SparkSession, path: str) -> None:
     names = {key for stats in hw.open_log(path).files().column("stats").to_pylist()
              for key in json.loads(stats)["nullCount"]}  # fmt: skip
     assert names == {"id", "p"}
+
+
+def test_row_ids_survive_a_rewrite_of_files_whose_columns_are_found_by_id(spark: SparkSession, path: str) -> None:
+    properties = {"delta.enableRowTracking": "true", "delta.columnMapping.mode": "id"}
+    hw.write(pairs(spark, (1, "a"), (2, "a"), (3, "a")), path, properties=properties)
+    hw.write(pairs(spark, (1, "b")), path, mode="overwrite", replace_where="id = 1")
+    after = {row.id: row._row_id for row in hw.read(spark, path, row_tracking=True).collect()}
+    assert (after[2], after[3]) == (1, 2)
+    assert hw.open_log(path).history(1)[0].commit_info["tags"] == {"delta.rowTracking.preserved": "true"}
+    assert by_duckdb(path) == [(1, "b"), (2, "a"), (3, "a")]
 
 
 def test_changes_are_recorded(spark: SparkSession, path: str) -> None:

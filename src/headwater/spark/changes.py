@@ -10,9 +10,8 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from headwater.errors import VersionNotFoundError
-from headwater.features.gate import check_readable
+from headwater.features.context import table_context
 from headwater.log.changes import ChangeFeed, read_change_feed
-from headwater.log.context import LogContext
 from headwater.log.opening import open_snapshot
 from headwater.log.schema import StructType
 from headwater.log.timeline import to_ms, version_at
@@ -25,7 +24,6 @@ from headwater.spark.functions import functions_for_connect, is_connect
 from headwater.spark.no_rows import no_rows
 from headwater.spark.roads import choose_road
 from headwater.spark.time_travel import TimeTravelError, in_zone
-from headwater.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,6 +31,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from pyspark.sql import DataFrame, SparkSession
+
+    from headwater.log.context import LogContext
 
 
 def read_changes(
@@ -67,7 +67,7 @@ def read_changes(
     Example:
         >>> read_changes(spark, "/data/events", starting_version=3).where("_change_type = 'delete'")  # doctest: +SKIP
     """
-    ctx = LogContext(store=open_store(path, storage_options), check_readable=check_readable)
+    ctx = table_context(path, storage_options)
     zone = str(spark.conf.get("spark.sql.session.timeZone"))
     first = _first_version(ctx, starting_version, starting_timestamp, zone)
     last = _last_version(ctx, ending_version, ending_timestamp, zone)

@@ -61,7 +61,7 @@ class ScanColumns:
         """All columns, as files may hold them: by physical name. Partition columns too, for their place."""
         mapped = to_physical(readable_types(self.table), self.mode)
         found_by = _names_with_ids(mapped) if self.mode == "id" else drop_field_ids(mapped)
-        present = _present(found_by)
+        present = part_in_files(found_by)
         return _without_internal_metadata(present if isinstance(present, StructType) else StructType(()), "delta.")
 
     @cached_property
@@ -106,7 +106,7 @@ class ScanColumns:
     def _value(self, shown: StructField, source: StructField) -> Column:
         """One column of the table, from the scan's."""
         value = _column(source)
-        held = _present(shown.type)
+        held = part_in_files(shown.type)
         if self.mode == "id" and held is not None and not _same_names(held, source.type):
             # When Spark prunes nested columns it loses their ids, and would look for them by name. It does not
             # prune below a cast.
@@ -129,6 +129,25 @@ def spark_fields(fields: list[StructField]) -> list[dict[str, Any]]:
 def quoted(name: str) -> str:
     """A column name for `functions.col`, whatever characters it has."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def part_in_files(type_: DataType) -> DataType | None:
+    """The part of a type that files can hold: Parquet has no void, nor anything made of nothing else."""
+    match type_:
+        case _ if type_ == VOID:
+            return None
+        case StructType(fields=fields):
+            kept = [replace(f, type=t) for f in fields if (t := part_in_files(f.type)) is not None]
+            return StructType(kept) if kept or not fields else None
+        case ArrayType(element_type=element):
+            inner = part_in_files(element)
+            return None if inner is None else replace(type_, element_type=inner)
+        case MapType(key_type=key, value_type=value):
+            inner_key, inner_value = part_in_files(key), part_in_files(value)
+            if inner_key is None or inner_value is None:
+                return None
+            return replace(type_, key_type=inner_key, value_type=inner_value)
+    return type_
 
 
 def _column(field: StructField) -> Column:
@@ -177,25 +196,6 @@ def _without_internal_metadata(schema: StructType, prefixes: tuple[str, ...] | s
     return transform_fields(schema, change)
 
 
-def _present(type_: DataType) -> DataType | None:
-    """The part of a type that files can hold: Parquet has no void, nor anything made of nothing else."""
-    match type_:
-        case _ if type_ == VOID:
-            return None
-        case StructType(fields=fields):
-            kept = [replace(f, type=t) for f in fields if (t := _present(f.type)) is not None]
-            return StructType(kept) if kept or not fields else None
-        case ArrayType(element_type=element):
-            inner = _present(element)
-            return None if inner is None else replace(type_, element_type=inner)
-        case MapType(key_type=key, value_type=value):
-            inner_key, inner_value = _present(key), _present(value)
-            if inner_key is None or inner_value is None:
-                return None
-            return replace(type_, key_type=inner_key, value_type=inner_value)
-    return type_
-
-
 def _paths(struct: StructType, mode: MappingMode) -> Mapping[tuple[str, ...], tuple[str, ...]]:
     """Physical to logical paths of all columns that structs lead to."""
     found: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -242,7 +242,7 @@ def _renamed_struct(value: Column, shown: StructType, source: StructField) -> Co
     old = iter(source.type.fields)
     parts: list[tuple[str, Column]] = []
     for field in shown.fields:
-        if _present(field.type) is None:
+        if part_in_files(field.type) is None:
             parts.append((field.name, sf.lit(None).cast(_spark_type(field))))
         else:
             inner = next(old)

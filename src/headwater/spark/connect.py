@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from headwater.log.numbered_part import NumberedPart
 from headwater.log.schema import LONG, StructField, StructType
 from headwater.spark.columns import ScanColumns
 from headwater.spark.connect_failures import remember_connect_scan
@@ -21,6 +22,7 @@ from headwater.spark.marked_plans import mark
 from headwater.spark.no_rows import no_rows
 from headwater.spark.path_scan import path_scans
 from headwater.spark.path_values import path_columns
+from headwater.spark.row_locations import LOCATION_FIELDS, location_columns
 from headwater.spark.row_tracking import materialized_columns, row_tracking_columns
 from headwater.spark.snapshot_files import SnapshotFiles
 
@@ -40,16 +42,18 @@ def scan_on_connect(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> 
         reader = VectorReader(snapshot.ctx.store, wanted.storage_options)
         deleted = DeletedChunks(reader) if wanted.has_vectors else None
         materialized = materialized_columns(snapshot) if wanted.row_tracking else {}
+        located = isinstance(snapshot, NumberedPart)
         files = SnapshotFiles(snapshot, columns, deleted, wanted.row_tracking)
         rows = files.rows(wanted.selection.pruning(spark, snapshot.schema))
         remember_connect_scan(files.root, snapshot.version)
         if rows.num_rows == 0:
-            tracked = (StructField(name, LONG) for name in materialized)
-            nothing = no_rows(spark, StructType([*columns.visible.fields, *tracked]))
+            hidden = [*(StructField(name, LONG) for name in materialized), *(LOCATION_FIELDS if located else ())]
+            nothing = no_rows(spark, StructType([*columns.visible.fields, *hidden]))
             mark(nothing, summary_of(files, rows, ROAD))
             return nothing
         schema = file_schema(columns, *(StructField(name, LONG) for name in materialized.values() if name))
         shown = [*columns.projection(), *(row_tracking_columns(dict(materialized)) if wanted.row_tracking else [])]
+        shown += location_columns() if located else []
         frames: list[DataFrame] = []
         for frame, part in path_scans(spark, snapshot, rows, schema, wanted.options, wanted.storage_options):
             mark(frame, summary_of(files, part, ROAD))

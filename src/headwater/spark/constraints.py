@@ -20,7 +20,7 @@ from headwater.spark.functions import functions
 from headwater.spark.violations import violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -85,8 +85,15 @@ def null_checks(schema: StructType) -> list[Check]:
     return checks
 
 
-def with_checks(frame: DataFrame, schema: StructType, checks: list[Check]) -> DataFrame:
-    """The rows, which now stop the job that meets one that breaks a rule."""
+def with_checks(frame: DataFrame, schema: StructType, checks: list[Check], also: Sequence[str] = ()) -> DataFrame:
+    """The rows, which now stop the job that meets one that breaks a rule.
+
+    Args:
+        frame: the rows.
+        schema: the columns that they have.
+        checks: the rules.
+        also: hidden columns that they have.
+    """
     if not checks:
         return frame
     sf = functions()
@@ -97,7 +104,8 @@ def with_checks(frame: DataFrame, schema: StructType, checks: list[Check]) -> Da
         shown = [(dotted((name,)), sf.col(quoted(name))) for name in check.shown]
         failing = failing.when(~check.holds, violation(check.rule, shown))
     checked = failing.otherwise(sf.col(quoted(carrier.name))).alias(carrier.name)
-    return frame.select(*(checked if f is carrier else sf.col(quoted(f.name)) for f in schema.fields))
+    columns = [checked if f is carrier else sf.col(quoted(f.name)) for f in schema.fields]
+    return frame.select(*columns, *(sf.col(quoted(name)) for name in also))
 
 
 def mentioned_columns(expression: str, schema: StructType) -> tuple[str, ...]:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import ConstraintViolationError, InvalidCommitError
+from headwater.errors import ConstraintViolationError, FilterError, InvalidCommitError
 from headwater.features.activation import GENERATION_KEY
 from headwater.log.schema import ArrayType, MapType, StructField, StructType, strings_for_chars, transform_fields
 from headwater.log.schema.lookup import dotted
 from headwater.spark.constraints import mentioned_columns
 from headwater.spark.functions import functions, functions_for_connect, is_connect
 from headwater.spark.quiet import quiet_analysis
+from headwater.spark.sql_words import RANDOM_FUNCTIONS, called_functions, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,26 +31,15 @@ _BUILT_IN = "org.apache.spark.sql.catalyst.expressions."
 _CHANGING_WITHOUT_PARENTHESES = frozenset(
     {"current_date", "current_timestamp", "current_time", "localtimestamp", "current_user", "session_user"}
 )
-_CHANGING = _CHANGING_WITHOUT_PARENTHESES | {
+_CHANGING = _CHANGING_WITHOUT_PARENTHESES | RANDOM_FUNCTIONS
+_CHANGING |= {
     "curdate",
     "current_catalog",
     "current_database",
     "current_schema",
     "current_timezone",
-    "input_file_block_length",
-    "input_file_block_start",
-    "input_file_name",
-    "monotonically_increasing_id",
     "now",
-    "rand",
-    "randn",
-    "random",
-    "randstr",
-    "shuffle",
-    "spark_partition_id",
-    "uniform",
     "user",
-    "uuid",
     "version",
 }
 """Functions whose answer depends on more than the row."""
@@ -108,7 +97,7 @@ def check_default(spark: SparkSession, field: StructField, expression: str) -> N
             spark.range(1).select(value.alias("value")).collect()
         except PySparkException as error:
             raise InvalidCommitError(
-                f"{what} must be of type {field.type}, and ({expression}) is not: {_first_line(error)}"
+                f"{what} must be of type {field.type}, and ({expression}) is not: {first_line(error)}"
             ) from error
 
 
@@ -160,7 +149,7 @@ def _analyzed(spark: SparkSession, schema: StructType, expression: str, what: st
 
     with _functions_of(spark) as sf:
         try:
-            for word in _called(expression):
+            for word in called_functions(expression):
                 function = spark.catalog.getFunction(word) if spark.catalog.functionExists(word) else None
                 if function is not None and not function.className.startswith(_BUILT_IN):
                     raise InvalidCommitError(
@@ -172,22 +161,21 @@ def _analyzed(spark: SparkSession, schema: StructType, expression: str, what: st
             found = frame.select(sf.expr(expression).alias("value")).schema
         except PySparkException as error:
             more = f" {hint}" if hint and "UNRESOLVED_COLUMN" in str(error) else ""
-            raise InvalidCommitError(f"{what} cannot be ({expression}): {_first_line(error)}{more}") from error
+            raise InvalidCommitError(f"{what} cannot be ({expression}): {first_line(error)}{more}") from error
     return StructType.from_spark(found).fields[0].type
 
 
 def _check_words(expression: str, what: str, *, constant: bool) -> None:
     """Refuse what the analyzer lets pass: subqueries and, in generated columns, functions that change."""
-    words = _words(expression)
-    if not words:
+    found = _words(expression)
+    if not found:
         raise InvalidCommitError(f"{what} needs an expression.")
-    if "select" in words:
+    if "select" in found:
         raise InvalidCommitError(f"{what} cannot have a subquery: {expression}")
     if not constant:
         return
-    called = _called(expression)
-    changing = (called & _CHANGING) | (set(words) & _CHANGING_WITHOUT_PARENTHESES)
-    changing |= {a for a, b, c in zip(words, words[1:], words[2:], strict=False) if (b, c) == ("(", ")")} & (
+    changing = (called_functions(expression) & _CHANGING) | (set(found) & _CHANGING_WITHOUT_PARENTHESES)
+    changing |= {a for a, b, c in zip(found, found[1:], found[2:], strict=False) if (b, c) == ("(", ")")} & (
         _CHANGING_WITHOUT_ARGUMENTS
     )
     if changing:
@@ -197,22 +185,10 @@ def _check_words(expression: str, what: str, *, constant: bool) -> None:
 
 
 def _words(expression: str) -> list[str]:
-    """The words of a text in SQL, in lower case, without strings and quoted names."""
-    import sqlglot
-    from sqlglot import TokenType
-    from sqlglot.errors import SqlglotError
-
     try:
-        tokens = sqlglot.tokenize(expression, read="spark")
-    except SqlglotError as error:
-        raise InvalidCommitError(f"the expression cannot be read: {expression}") from error
-    quoted = (TokenType.STRING, TokenType.IDENTIFIER)
-    return ["" if token.token_type in quoted else token.text.lower() for token in tokens]
-
-
-def _called(expression: str) -> set[str]:
-    words = _words(expression)
-    return {a for a, b in pairwise(words) if b == "(" and a.isidentifier()}
+        return words(expression)
+    except FilterError as error:
+        raise InvalidCommitError(str(error)) from error
 
 
 def _plain(type_: DataType) -> DataType:
@@ -240,6 +216,6 @@ def _functions_of(thing: SparkSession | DataFrame) -> Iterator[Any]:
         yield functions()
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """What Spark says, without codes, places and plans."""
     return re.sub(r" SQLSTATE: .*|^\[[\w.]+\] ", "", str(error).strip().split("\n", 1)[0]).strip()

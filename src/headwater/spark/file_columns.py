@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.log.schema import VARIANT, ArrayType, DataType, MapType, StructType, UserDefinedType
-from headwater.spark.columns import _present as part_in_files
+from headwater.spark.columns import part_in_files
 
 if TYPE_CHECKING:
     from headwater.spark.file_plan import FilePlan

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from headwater.storage.uri import StoreUri
 
 
+_ATTEMPTS = 10
+
+
 class Stored(NamedTuple):
     """A file that is complete, and in its place."""
 
@@ -59,9 +62,15 @@ class LocalPlaces:
         """The final path."""
         path = f"{self._root}/{key}"
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            # Fails if there is such a file: none is ever overwritten.
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+            for attempts_left in reversed(range(_ATTEMPTS)):
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                try:
+                    # Fails if there is such a file: none is ever overwritten.
+                    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+                    break
+                except FileNotFoundError:  # VACUUM has removed the directory while it was empty
+                    if not attempts_left:
+                        raise
         except OSError as error:
             raise from_os_error(error, "create", path, writing=True) from error
         return path

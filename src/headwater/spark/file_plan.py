@@ -24,7 +24,7 @@ from headwater.log.schema import (
     transform_fields,
 )
 from headwater.log.schema.mapping import PARQUET_FIELD_ID_KEY, PARQUET_NESTED_IDS_KEY
-from headwater.spark.columns import _present as part_in_files
+from headwater.spark.columns import part_in_files
 from headwater.spark.file_names import DEFAULT_PREFIX_LENGTH, FileNames
 from headwater.spark.indexed_columns import Leaf, indexed_leaves, prefix_length
 
@@ -100,14 +100,15 @@ def plan_files(target: WriteTarget, *, default_codec: str = "snappy", spark_vers
     properties = target.properties
     schema = _columns_in_files(target)
     file_schema = _file_schema(schema, target)
+    hidden = drop_field_ids(StructType(target.hidden)).fields
     codec = _codec(target.compression or properties.get(COMPRESSION_PROPERTY) or default_codec)
     data_columns = StructType(file_schema.fields[: len(file_schema) - _materialized(target)])
     leaves = indexed_leaves(target.schema, data_columns, target.mapping_mode, properties)
     return FilePlan(
         uri=target.uri,
         storage_options=None if target.storage_options is None else dict(target.storage_options),
-        schema=schema,
-        file_schema=file_schema,
+        schema=StructType([*schema.fields, *hidden]),
+        file_schema=StructType([*file_schema.fields, *hidden]),
         partitions=tuple(_partition_column(target, name) for name in target.partition_columns),
         names=FileNames(target.directory.strip("/"), _random_prefix_length(target), codec),
         leaves=tuple(leaves) if target.statistics else None,

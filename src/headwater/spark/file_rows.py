@@ -7,30 +7,22 @@ One Arrow table, one row a file, made with column operations only. Partition val
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import CorruptLogError
-from headwater.log.columns import strings
+from headwater.log.file_uris import file_uris, hadoop_root
 from headwater.log.map_lookup import values_of_key
-from headwater.log.paths import canonical_array
 from headwater.log.schema.arrow import type_to_arrow
 from headwater.log.schema.types import is_string
 from headwater.log.values import parse_text
-from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
     from headwater.log.schema import StructField
 
-_ABSOLUTE_URI = r"^[A-Za-z][A-Za-z0-9+.\-]+:/"
-_ILLEGAL_ASCII = '%"<>#?[]^`{|}\\ '
-_OTHER_SPACES = "\x00-\x1f\x7f-\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
-_ILLEGAL = "[" + re.escape(_ILLEGAL_ASCII) + _OTHER_SPACES + "]"
-"""What `java.net.URI` escapes in a path; letters of all scripts may stand as they are."""
+__all__ = ["file_uris", "hadoop_root", "partition_values"]
 
 
 def partition_values(maps: pa.ChunkedArray, field: StructField, physical: str) -> pa.ChunkedArray:
@@ -57,63 +49,3 @@ def partition_values(maps: pa.ChunkedArray, field: StructField, physical: str) -
                 "The partitionValues of some add action in the log are damaged."
             ) from error
     return pa.chunked_array([distinct.take(encoded.indices)])
-
-
-def hadoop_root(uri: str) -> str:
-    """A table's location in the spelling of Hadoop's `Path`: decoded, with a scheme.
-
-    >>> hadoop_root("file:///data/my%20events")
-    'file:/data/my events'
-    """
-    location = parse_uri(uri)
-    if location.kind == "local":
-        return f"file:{location.path}"
-    path = f"/{location.path}" if location.path else ""
-    return f"{_authority(uri)}{path}"
-
-
-def file_uris(paths: pa.ChunkedArray, uri: str) -> pa.ChunkedArray:
-    """The URIs of data files, spelled as Java spells them: only what is illegal in a URI is escaped.
-
-    The log's own spelling will not do: writers escape what they like, and Spark shows and compares paths.
-
-    Args:
-        paths: as the log has them: URIs, relative to the table or absolute.
-        uri: the table's location.
-    """
-    return pa.chunked_array([_escaped(_absolute(chunk, uri)) for chunk in paths.chunks], pa.string())
-
-
-def _absolute(paths: pa.Array, uri: str) -> pa.Array:
-    decoded = canonical_array(paths).cast(pa.string())
-    rooted = pc.starts_with(decoded, "/")
-    has_scheme = pc.match_substring_regex(paths, _ABSOLUTE_URI)
-    if not pc.any(pc.or_(rooted, has_scheme)).as_py():
-        return pc.binary_join_element_wise(hadoop_root(uri), decoded, "/")
-    # `/p` lies on the table's own filesystem, `file:/p` on the local one; other schemes are complete.
-    own = pc.binary_join_element_wise(_authority(uri), decoded, "")
-    local = pc.binary_join_element_wise("file:", decoded, "")
-    below = pc.binary_join_element_wise(hadoop_root(uri), decoded, "/")
-    return pc.case_when(pc.make_struct(pc.and_(rooted, has_scheme), rooted, has_scheme), local, own, decoded, below)
-
-
-def _escaped(paths: pa.Array) -> pa.Array:
-    """Decoded paths with what is illegal in a URI escaped; one pass for each such character that occurs."""
-    if not pc.any(pc.match_substring_regex(paths, _ILLEGAL)).as_py():
-        return paths
-    for character in "%" + _ILLEGAL_ASCII.replace("%", ""):
-        if pc.any(pc.match_substring(paths, character)).as_py():
-            paths = pc.replace_substring(paths, pattern=character, replacement=f"%{ord(character):02X}")
-    if not pc.any(pc.match_substring_regex(paths, f"[{_OTHER_SPACES}]")).as_py():
-        return paths
-    spaces = re.compile(f"[{_OTHER_SPACES}]")
-    return strings([spaces.sub(lambda found: quote(found[0]), path) for path in paths.to_pylist()])
-
-
-def _authority(uri: str) -> str:
-    """The part of a URI that names the filesystem: `file:`, `s3://bucket`."""
-    location = parse_uri(uri)
-    if location.kind == "local":
-        return "file:"
-    host = f"{location.bucket}@{location.account_host}" if location.account_host else location.bucket
-    return f"{location.scheme}://{host}"

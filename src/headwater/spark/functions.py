@@ -6,12 +6,13 @@ kinds, so code that builds columns for either asks here, and a scan says which k
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 _FOR_CONNECT: ContextVar[bool] = ContextVar("headwater_functions_for_connect", default=False)
 
@@ -44,3 +45,8 @@ def functions_for_connect() -> Iterator[Any]:
         yield functions()
     finally:
         _FOR_CONNECT.reset(token)
+
+
+def functions_for(thing: object) -> AbstractContextManager[Any]:
+    """Within this context `functions` gives those for the kind of session that a session or DataFrame is of."""
+    return functions_for_connect() if is_connect(thing) else nullcontext()

@@ -1,27 +1,24 @@
-"""Which columns get statistics (spec: "Per-file Statistics"; properties `delta.dataSkipping*`).
+"""The columns of data files that get statistics (spec: "Per-file Statistics"; properties `delta.dataSkipping*`).
 
-By default the first 32 leaves of the schema do, arrays and maps counting as one each; a table may name another number,
-or the columns themselves. The leaves know where they stand among the columns of a Parquet file.
+Which columns of a table those are is decided in `headwater.log.indexed_columns`; the leaves here know where they stand
+among the columns of a Parquet file.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from headwater.errors import ColumnNotFoundError
-from headwater.log.indexed_columns import DEFAULT_INDEXED_COLUMNS, column_names
+from headwater.log.indexed_columns import chosen_leaves, whole_number
 from headwater.log.schema import VARIANT, ArrayType, MapType, StructType, UserDefinedType, physical_path
 from headwater.spark.bound_text import has_bounds
+from headwater.spark.columns import part_in_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from headwater.log.schema import DataType, MappingMode
 
-NUMBER_PROPERTY = "delta.dataSkippingNumIndexedCols"
-COLUMNS_PROPERTY = "delta.dataSkippingStatsColumns"
 PREFIX_PROPERTY = "delta.dataSkippingStringPrefixLength"
 DEFAULT_PREFIX_LENGTH = 32
 
@@ -68,32 +65,28 @@ def indexed_leaves(
         mode: the table's column mapping.
         properties: of the table.
     """
-    found = leaves(file_schema)
-    named = properties.get(COLUMNS_PROPERTY)
-    if named is not None:
-        wanted = {path for parts in column_names(named) if (path := _resolve(table, parts, mode)) is not None}
-        return [leaf for leaf in found if any(leaf.path[: len(path)] == path for path in wanted)]
-    number = _whole_number(properties, NUMBER_PROPERTY, DEFAULT_INDEXED_COLUMNS)
-    return found if number < 0 else found[:number]
+    wanted = {leaf.path for leaf in chosen_leaves(_data_columns(table, file_schema, mode), mode, properties)}
+    return [leaf for leaf in leaves(file_schema) if any(leaf.path[:depth] in wanted for depth in _depths(leaf))]
 
 
 def prefix_length(properties: Mapping[str, str]) -> int:
     """The characters that statistics keep of a text."""
-    return max(0, _whole_number(properties, PREFIX_PROPERTY, DEFAULT_PREFIX_LENGTH))
+    return max(0, whole_number(properties, PREFIX_PROPERTY, DEFAULT_PREFIX_LENGTH))
 
 
-def _whole_number(properties: Mapping[str, str], name: str, default: int) -> int:
-    """A property that is a number; one that is none counts as not set, as it does for readers of the log."""
-    text = properties.get(name, "")
-    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else default
+def _data_columns(table: StructType, file_schema: StructType, mode: MappingMode) -> StructType:
+    """The table's columns without those that partition it: what files have, and the voids that no file has."""
+    in_files = set(file_schema.names)
+    return StructType(
+        field
+        for field in table.fields
+        if physical_path(table, [field.name], mode)[0] in in_files or part_in_files(field.type) is None
+    )
 
 
-def _resolve(table: StructType, parts: tuple[str, ...], mode: MappingMode) -> tuple[str, ...] | None:
-    """The physical path; None for a column that the table does not have (any more)."""
-    try:
-        return physical_path(table, parts, mode)
-    except ColumnNotFoundError:
-        return None
+def _depths(leaf: Leaf) -> range:
+    """A leaf of a file may be a part of what the table has as one: a user-defined type is stored as another."""
+    return range(1, len(leaf.path) + 1)
 
 
 def _walk(struct: StructType, parent: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], DataType]]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 from functools import reduce
 from typing import TYPE_CHECKING
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.log import columns as build
-from headwater.log.actions import DeletionVector, Remove
 from headwater.log.expressions import And, Compare, Constant, Expression, In, IsNull, Literal, Or, Unknown, column
+from headwater.log.file_actions import REMOVED_COLUMNS, removals
 from headwater.log.schema import BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ, is_string
 from headwater.log.schema.types import BYTE, INTEGER, LONG, SHORT
 from headwater.spark.file_rows import partition_values
@@ -27,16 +26,8 @@ if TYPE_CHECKING:
     from headwater.log.snapshot import Snapshot
     from headwater.log.transaction import Transaction
 
-_REMOVED_COLUMNS = [
-    "path",
-    "partitionValues",
-    "size",
-    "stats",
-    "tags",
-    "deletionVector",
-    "baseRowId",
-    "defaultRowCommitVersion",
-]
+__all__ = ["all_files", "files_of_partitions", "partition_texts", "removals"]
+
 _COMPARABLE = (BYTE, SHORT, INTEGER, LONG, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ)
 _MANY_PARTITIONS = 500
 """Of more, the read set only remembers the values of each column, not how they go together."""
@@ -44,7 +35,7 @@ _MANY_PARTITIONS = 500
 
 def all_files(transaction: Transaction) -> pa.Table:
     """All live files; from now on nobody else may add or remove rows."""
-    return transaction.read_files(columns=_REMOVED_COLUMNS)
+    return transaction.read_files(columns=REMOVED_COLUMNS)
 
 
 def files_of_partitions(transaction: Transaction, adds: Sequence[Add]) -> pa.Table:
@@ -52,10 +43,10 @@ def files_of_partitions(transaction: Transaction, adds: Sequence[Add]) -> pa.Tab
     snapshot = transaction.snapshot
     assert snapshot is not None, "a table that does not exist has no partitions"
     written = build.string_maps([add.partition_values for add in adds])
-    keys = [(snapshot.schema.field(name), _key(snapshot, name)) for name in snapshot.partition_columns]
+    keys = [(snapshot.schema.field(name), partition_key(snapshot, name)) for name in snapshot.partition_columns]
     new = [partition_values(pa.chunked_array([written]), field, key) for field, key in keys]
     expression = _written_partitions(keys, new)
-    files = transaction.read_files(expression, _REMOVED_COLUMNS)
+    files = transaction.read_files(expression, REMOVED_COLUMNS)
     old = [partition_values(files.column("partitionValues"), field, key) for field, key in keys]
     # The expression may keep too much: types that pruning cannot compare. Here values are compared as they are.
     return files.filter(
@@ -63,39 +54,8 @@ def files_of_partitions(transaction: Transaction, adds: Sequence[Add]) -> pa.Tab
     )
 
 
-def removals(files: pa.Table, deleted_ms: int, *, data_change: bool) -> list[Remove]:
-    """The `remove` actions for live files.
-
-    Args:
-        files: as the log lists them, with all columns or with those that a `remove` keeps.
-        deleted_ms: when.
-        data_change: whether rows vanish with them; False when they are only moved.
-    """
-    rows = files.select(_REMOVED_COLUMNS).to_pylist(maps_as_pydicts="strict")
-    return [
-        Remove(
-            path=row["path"],
-            data_change=data_change,
-            deletion_timestamp=deleted_ms,
-            extended_file_metadata=True,
-            partition_values=row["partitionValues"] or {},
-            size=row["size"],
-            # Rows that are moved are counted: as many must come as go.
-            stats=None if data_change else row["stats"],
-            tags=row["tags"],
-            deletion_vector=_vector(row["deletionVector"]),
-            base_row_id=row["baseRowId"],
-            default_row_commit_version=row["defaultRowCommitVersion"],
-        )
-        for row in rows
-    ]
-
-
-def _vector(fields: dict[str, object] | None) -> DeletionVector | None:
-    return None if fields is None else msgspec.convert(fields, DeletionVector)
-
-
-def _key(snapshot: Snapshot, name: str) -> str:
+def partition_key(snapshot: Snapshot, name: str) -> str:
+    """The name of a partition column in `partitionValues`."""
     from headwater.log.schema import physical_path
 
     return physical_path(snapshot.schema, [name], snapshot.mapping_mode)[0]

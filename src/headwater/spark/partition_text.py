@@ -7,12 +7,12 @@ Their names are escaped as Spark and Hive do it.
 from __future__ import annotations
 
 import math
-import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headwater.errors import HeadwaterError
+from headwater.log.partition_directories import NULL_DIRECTORY, partition_directory
 from headwater.log.schema import (
     BINARY,
     BOOLEAN,
@@ -27,18 +27,11 @@ from headwater.log.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from headwater.log.schema import DataType
 
-NULL_DIRECTORY = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive and Spark put for null into the name of a directory. In the log null is null."""
+__all__ = ["NULL_DIRECTORY", "PartitionValueError", "partition_directory", "partition_text", "same_value_runs"]
 
 _INTEGRAL = frozenset({"byte", "short", "integer", "long"})
-_ESCAPED = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{\[\]^]""")
-"""What Spark escapes in a directory name, and NUL, which no file system takes."""
-_MAX_NAME_BYTES = 240
-"""File systems take 255 bytes for a name."""
 
 
 class PartitionValueError(HeadwaterError):
@@ -131,26 +124,6 @@ def _day(days: int) -> str:
     year = cycles * 400 + year_of_cycle + (month <= 2)
     sign, digits = ("-", -year) if year < 0 else ("", year)
     return f"{sign}{digits:04}-{month:02}-{day - (153 * shifted + 2) // 5 + 1:02}"
-
-
-def partition_directory(values: Mapping[str, str | None]) -> str | None:
-    """The directories for partition values by column, as Hive and Spark name them; None if a name is too long.
-
-    >>> partition_directory({"day": "2024-01-31", "what": "a/b", "who": None})
-    'day=2024-01-31/what=a%2Fb/who=__HIVE_DEFAULT_PARTITION__'
-    """
-    names = [f"{_escape(name)}={NULL_DIRECTORY if text is None else _escape(text)}" for name, text in values.items()]
-    if any(len(name.encode("utf-8", "surrogatepass")) > _MAX_NAME_BYTES for name in names):
-        return None
-    return "/".join(names)
-
-
-def _escape(text: str) -> str:
-    return _ESCAPED.sub(_code, text)
-
-
-def _code(found: re.Match[str]) -> str:
-    return f"%{ord(found[0]):02X}"
 
 
 def same_value_runs(columns: list[pa.Array]) -> list[int]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from headwater.errors import HeadwaterError, ObjectNotFoundError
 from headwater.log.deletion_vectors import to_bitmap
+from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
 from headwater.log.schema import StructField, StructType
 from headwater.spark.arrow_rows import (
     conform,
@@ -51,6 +52,8 @@ class ReadPlan:
     """For row tracking: the columns of files that hold row ids and commit versions. Empty when not asked for."""
     unmapped: tuple[str, ...] = ()
     """Columns that have the same name in files, whatever the mode: those that are not the table's own."""
+    located: bool = False
+    """Whether rows show the number of their file (a column of the splits) and their position in it."""
 
 
 ONLY_COLUMN = "__headwater_only_rows"
@@ -97,6 +100,10 @@ class _Reader:
         self._output = output_schema(self._schema)
         for name in plan.materialized:
             self._output = self._output.append(pa.field(name, pa.int64()))
+        if plan.located:
+            self._output = self._output.append(pa.field(FILE_COLUMN, pa.int32())).append(
+                pa.field(ROW_COLUMN, pa.int64())
+            )
 
     def rows(self, split: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
@@ -173,6 +180,8 @@ class _Reader:
                 columns.append(conform(batch.column(source.name), field.type, self._plan.mode))
         tracked = self._plan.materialized
         columns += [_tracked(name, batch, positions, sources[name], split) for name in tracked]
+        if self._plan.located:
+            columns += [pa.repeat(split[FILE_COLUMN], batch.num_rows), positions]
         return pa.RecordBatch.from_arrays(columns, schema=self._output)
 
 

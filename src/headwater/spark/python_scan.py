@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.log.columns import int64s
+from headwater.log.numbered_part import NumberedPart
 from headwater.log.schema import LONG, StructField, StructType
 from headwater.spark.arrow_rows import UnreadableInPythonError
 from headwater.spark.columns import ScanColumns
@@ -25,6 +26,7 @@ from headwater.spark.functions import functions_for_connect, is_connect
 from headwater.spark.marked_plans import mark, name_after
 from headwater.spark.no_rows import no_rows
 from headwater.spark.python_reader import ReadPlan, read_splits
+from headwater.spark.row_locations import LOCATION_FIELDS
 from headwater.spark.row_tracking import materialized_columns
 from headwater.spark.snapshot_files import SnapshotFiles
 
@@ -64,6 +66,8 @@ def scan_in_python(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> D
     (remember_connect_scan if connect else remember_scan)(files.root, snapshot.version)
     plan = _plan(table, snapshot, wanted, materialized)
     shown = _visible(table, StructType.from_json(plan.schema_json), materialized)
+    if plan.located:
+        shown = StructType([*shown.fields, *LOCATION_FIELDS])
     if rows.num_rows:
         return read_in_python(spark, plan, shown, rows, summary)
     with functions_for_connect() if connect else nullcontext():
@@ -118,6 +122,7 @@ def _plan(table: ScanColumns, snapshot: Snapshot, wanted: Wanted, materialized: 
         mode=table.mode,
         partition_columns={name: column for name, column in partitions.items() if name in schema.names},
         materialized=materialized,
+        located=isinstance(snapshot, NumberedPart),
     )
 
 

@@ -53,11 +53,7 @@ class Selection:
         """What the log can prune by: `where`, as far as this session reads it as the log does."""
         if self.where is None:
             return Constant(True)
-        parsed = parse_filter(self.where)
-        if str(spark.conf.get("spark.sql.ansi.enabled")).lower() != "true":
-            return Unknown("the session's types are compared by other rules")
-        zone = str(spark.conf.get("spark.sql.session.timeZone"))
-        return _prunable(parsed, schema, in_utc=zone in _UTC)
+        return prunable(spark, parse_filter(self.where), schema)
 
     def needed(self, schema: StructType) -> tuple[str, ...] | None:
         """The columns that must be read for the filter and the result; None for all.
@@ -95,6 +91,19 @@ class Wanted:
     options: Mapping[str, str]
     """Of Spark's Parquet reader."""
     storage_options: Mapping[str, str] | None
+
+
+def prunable(spark: SparkSession, parsed: Expression, schema: StructType) -> Expression:
+    """The part of a filter that means the same to the session and to the log; the rest is unknown."""
+    if str(spark.conf.get("spark.sql.ansi.enabled")).lower() != "true":
+        return Unknown("the session's types are compared by other rules")
+    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    return _prunable(parsed, schema, in_utc=zone in _UTC)
+
+
+def known_part(expr: Expression, schema: StructType) -> Expression:
+    """The part of a filter that is about columns of a schema; the rest is unknown."""
+    return _prunable(expr, schema, in_utc=True)
 
 
 def _has_unknown(expr: Expression) -> bool:

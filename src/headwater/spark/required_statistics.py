@@ -6,9 +6,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.log.indexed_columns import COLUMNS_PROPERTY
 from headwater.log.schema import StructType, physical_path, to_physical
 from headwater.spark.columns import quoted
-from headwater.spark.indexed_columns import COLUMNS_PROPERTY, indexed_leaves
+from headwater.spark.indexed_columns import indexed_leaves
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

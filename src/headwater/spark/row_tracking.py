@@ -14,6 +14,8 @@ from headwater.spark.columns import quoted
 from headwater.spark.functions import functions
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pyspark.sql import Column
 
     from headwater.log.snapshot import Snapshot
@@ -55,6 +57,11 @@ def materialized_columns(snapshot: Snapshot) -> dict[str, str | None]:
             f"{snapshot.uri} has a column {taken.pop()} of its own, so it cannot be read with row_tracking"
         )
     return {column: properties.get(key) for column, key in _MATERIALIZED.items()}
+
+
+def materialized_names(properties: Mapping[str, str]) -> dict[str, str]:
+    """The names in data files of `_row_id` and `_row_commit_version`, as far as the table has chosen them."""
+    return {column: name for column, key in _MATERIALIZED.items() if (name := properties.get(key))}
 
 
 def row_tracking_columns(materialized: dict[str, str | None]) -> list[Column]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.errors import StorageError
-from headwater.features.gate import check_readable
-from headwater.log.context import LogContext
+from headwater.features.context import table_context
+from headwater.log.numbered_part import NumberedPart
 from headwater.log.opening import open_snapshot
 from headwater.log.schema import LONG, StructField
 from headwater.spark.columns import ScanColumns, spark_fields
@@ -25,10 +25,10 @@ from headwater.spark.python_scan import scan_in_python
 from headwater.spark.read_filter import Selection, Wanted
 from headwater.spark.read_options import parse_options
 from headwater.spark.roads import choose_road
+from headwater.spark.row_locations import location_columns
 from headwater.spark.row_tracking import ROW_COMMIT_VERSION, ROW_ID, materialized_columns, row_tracking_columns
 from headwater.spark.snapshot_files import SnapshotFiles
 from headwater.spark.time_travel import resolve_target
-from headwater.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,7 +97,7 @@ def read(
 
         return read_changes(spark, path, **asked.changes, storage_options=storage_options)
     target = resolve_target(path, asked.version, asked.timestamp, str(spark.conf.get("spark.sql.session.timeZone")))
-    ctx = LogContext(store=open_store(target.path, storage_options), check_readable=check_readable)
+    ctx = table_context(target.path, storage_options)
     snapshot = open_snapshot(ctx, version=target.version, timestamp=target.timestamp)
     selection = Selection(where, None if columns is None else tuple(columns))
     frame = scan(
@@ -120,7 +120,10 @@ def scan(
     options: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """A snapshot as a DataFrame; see `read`. What the selection leaves out may still be in it."""
+    """A snapshot as a DataFrame; see `read`. What the selection leaves out may still be in it.
+
+    A numbered part shows where each row is as well (`headwater.log.numbered_part`).
+    """
     road = choose_road(spark, snapshot)
     if road != "spark":
         safe_options = {**SAFE_OPTIONS, **(options or {})}
@@ -141,10 +144,11 @@ def scan(
     frame = relation(spark, files, data_fields, {**(options or {}), **columns.options})
     if deleted is not None:
         frame = frame.where(deleted.kept())
-    if deleted is None and not row_tracking and not columns.needs_projection:
+    located = isinstance(snapshot, NumberedPart)
+    if deleted is None and not row_tracking and not located and not columns.needs_projection:
         return frame
-    shown = columns.projection()
-    return frame.select(*shown, *(row_tracking_columns(materialized) if row_tracking else ()))
+    shown = [*columns.projection(), *(row_tracking_columns(materialized) if row_tracking else ())]
+    return frame.select(*shown, *(location_columns() if located else ()))
 
 
 def relation(
@@ -195,6 +199,8 @@ def _check_filesystem(spark: SparkSession, root: str) -> None:
 
 def _has_vectors(snapshot: Snapshot) -> bool:
     """Whether any live file has a deletion vector; a protocol without the feature cannot have one."""
+    if isinstance(snapshot, NumberedPart) and snapshot.vectors:
+        return True
     if "deletionVectors" not in (snapshot.protocol.reader_features or ()):
         return False
     vectors = snapshot.files(columns=["deletionVector"]).column("deletionVector")

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headwater.log.expressions import And
+from headwater.log.numbered_part import FILE_COLUMN, NumberedPart
 from headwater.log.snapshot_part import SnapshotPart
 from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, NumbersVectors
@@ -41,6 +42,7 @@ class SnapshotFiles:
         tracked = ", row tracking" if self.row_tracking else ""
         vectors = f", deletion vectors {id(self.deleted):x}" if self.deleted is not None else ""
         part = f", files {hash(self.snapshot.paths):x}" if isinstance(self.snapshot, SnapshotPart) else ""
+        part += f", numbers {hash(self.snapshot.numbers):x}" if isinstance(self.snapshot, NumberedPart) else ""
         selected = "" if self.selection is None else f", where {self.selection}"
         return (
             f"Headwater({self.root}, version {self.snapshot.version}, table {self.snapshot.metadata.id}"
@@ -58,6 +60,8 @@ class SnapshotFiles:
         hidden = [(VECTOR_COLUMN, "integer")] if self.deleted is not None else []
         if self.row_tracking:
             hidden += [(name, "long") for name in ROW_TRACKING_COLUMNS]
+        if isinstance(self.snapshot, NumberedPart):
+            hidden.append((FILE_COLUMN, "integer"))
         return [
             *spark_fields(self.columns.partition_fields),
             *({"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in hidden),
@@ -109,6 +113,8 @@ class SnapshotFiles:
             found[VECTOR_COLUMN] = self.deleted.numbers(files.column("deletionVector"))
         if self.row_tracking:
             found |= {name: files.column(source) for name, source in ROW_TRACKING_COLUMNS.items()}
+        if isinstance(self.snapshot, NumberedPart):
+            found[FILE_COLUMN] = self.snapshot.numbers_of(files.column("path"))
         found["path"] = file_uris(files.column("path"), self.snapshot.uri)
         found["size"] = files.column("size")
         found["modificationTime"] = files.column("modificationTime")

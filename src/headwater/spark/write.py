@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from headwater.log.context import LogContext
     from headwater.log.snapshot import Snapshot
+    from headwater.log.transaction import Committed
+    from headwater.spark.write_options import WriteOptions
 
 _MAX_REWRITES = 20
 """How often data is written again for a table that another writer has changed: each time somebody else succeeded."""
@@ -132,11 +134,20 @@ def write(
             attempt = WriteAttempt(df, ctx, _newest(ctx), options, sizes)
             try:
                 done = attempt.run()
-                return None if done is None else Written(*done)
+                return None if done is None else _written(df, *done, options)
             except WriteAgainError as again:
                 if number == _MAX_REWRITES:
                     raise again.conflict from None
     raise AssertionError("the last attempt returns or raises")
+
+
+def _written(df: DataFrame, committed: Committed, metrics: Mapping[str, int], options: WriteOptions) -> Written:
+    """The result of a write, after what a write may bring with it: many small files are joined, if that is wanted."""
+    from headwater.spark.maintenance.optimize_auto import compact_after_write
+
+    if options.data_change:
+        compact_after_write(df.sparkSession, committed.snapshot, options.storage_options)
+    return Written(committed.version, metrics)
 
 
 def _newest(ctx: LogContext) -> Snapshot | None:

@@ -20,26 +20,23 @@ from headwater.errors import (
     TableAlreadyExistsError,
 )
 from headwater.features.activation import is_active
-from headwater.features.clustering import clustering_columns
 from headwater.features.file_statistics import num_records
-from headwater.features.iceberg_compat import must_materialize_partition_columns
 from headwater.features.row_tracking import PRESERVED_TAG
 from headwater.features.table_changes import set_table
 from headwater.log.actions import Txn
 from headwater.log.draft import Operation
-from headwater.log.schema import StructType, mapping_mode, physical_path
+from headwater.log.schema import StructType, mapping_mode
 from headwater.log.transaction import Transaction
 from headwater.spark.constraints import SqlRule
 from headwater.spark.data_writer import write_files
+from headwater.spark.dml.row_files import write_target
 from headwater.spark.evolution import as_data_schema
 from headwater.spark.identity import with_marks
 from headwater.spark.overwrite import all_files, files_of_partitions, removals
 from headwater.spark.replace_where import Replacement, check_condition, inserted, replaced
-from headwater.spark.required_statistics import with_required_statistics
 from headwater.spark.table_plan import planned_table
 from headwater.spark.violations import explained_violations
 from headwater.spark.write_rows import table_rows
-from headwater.spark.write_target import WriteTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -48,8 +45,10 @@ if TYPE_CHECKING:
     from headwater.log.actions import Add, AddCdcFile, Remove
     from headwater.log.context import LogContext
     from headwater.log.snapshot import Snapshot
+    from headwater.log.transaction import Committed
     from headwater.spark.write_options import WriteOptions
     from headwater.spark.write_rows import TableRows
+    from headwater.spark.write_target import WriteTarget
 
 
 class WriteAgainError(Exception):
@@ -79,6 +78,8 @@ class _Files:
     removes: list[Remove] = field(default_factory=list)
     changes: list[AddCdcFile] = field(default_factory=list)
     keeps_row_ids: bool = True
+    deleted_rows: int | None = None
+    """How many rows a condition has removed, if there is one and the log knows it."""
 
     def metrics(self) -> dict[str, int]:
         """As the history of delta-spark has them."""
@@ -93,6 +94,8 @@ class _Files:
             found["numRemovedBytes"] = sum(remove.size or 0 for remove in self.removes)
         if self.copies:
             found["numCopiedRows"] = sum(num_records(add) or 0 for add in self.copies)
+        if self.deleted_rows is not None:
+            found["numDeletedRows"] = self.deleted_rows
         if self.changes:
             found["numAddedChangeFiles"] = len(self.changes)
         return found
@@ -109,8 +112,8 @@ class WriteAttempt:
     options: WriteOptions
     sizes: FileSizes
 
-    def run(self) -> tuple[int, dict[str, int]] | None:
-        """Write and commit; the version and its metrics, or None if there is nothing to do.
+    def run(self) -> tuple[Committed, dict[str, int]] | None:
+        """Write and commit; the commit and its metrics, or None if there is nothing to do.
 
         Raises:
             WriteAgainError: the table has changed so that the data must be written anew.
@@ -178,23 +181,15 @@ class WriteAttempt:
         return table_rows(self.df, data, definition, self.ctx.uri, rearranges=rearranges, must_match=rule)
 
     def _target(self, rows: TableRows, definition: TableDefinition) -> WriteTarget:
-        protocol, metadata = definition.protocol, definition.metadata
-        mode = mapping_mode(protocol, metadata)
         domains = {} if self.snapshot is None else self.snapshot.domain_metadata
         domains |= {domain.domain: domain.configuration for domain in definition.domains}
-        required = [*clustering_columns(domains), *(physical_path(rows.schema, [n], mode) for n in rows.identities)]
-        return WriteTarget(
-            uri=self.ctx.uri,
-            schema=rows.schema,
-            partition_columns=metadata.partition_columns,
-            mapping_mode=mode,
-            properties=with_required_statistics(metadata, rows.schema, mode, required),
-            storage_options=self.options.storage_options,
+        target = write_target(self.ctx.uri, definition, domains, self.options.storage_options, rows.identities)
+        return replace(
+            target,
             max_records_per_file=self.sizes.max_records_per_file,
             target_file_size=self.sizes.target_file_size,
             optimize_write=self.sizes.optimize_write,
             compression=self.sizes.compression,
-            materialize_partition_columns=must_materialize_partition_columns(protocol, metadata),
         )
 
     # --- after the files are written ------------------------------------------------------------------
@@ -217,7 +212,7 @@ class WriteAttempt:
         changes = found.changes
         if found.changes:  # recorded changes stand for the whole commit
             changes = [*changes, *inserted(spark, transaction, new, target)]
-        return _Files(new, found.copies, found.removes, changes, found.keeps_row_ids and change)
+        return _Files(new, found.copies, found.removes, changes, change, found.deleted_rows if change else None)
 
     def _marked(self, add: Add) -> Add:
         return add if self.options.data_change else msgspec.structs.replace(add, data_change=False)
@@ -244,9 +239,9 @@ class WriteAttempt:
             tags[PRESERVED_TAG] = "true" if files.keeps_row_ids else "false"
         return Operation(name, parameters, metrics, self.options.user_metadata, tags)
 
-    def _commit(self, transaction: Transaction, operation: Operation, rows: TableRows) -> int:
+    def _commit(self, transaction: Transaction, operation: Operation, rows: TableRows) -> Committed:
         try:
-            return transaction.commit(operation).version
+            return transaction.commit(operation)
         except MetadataChangedException as conflict:
             if rows.identities:
                 raise WriteAgainError(conflict) from conflict

@@ -117,10 +117,15 @@ def parse_write_options(
         properties={name: _text(value) for name, value in (properties or {}).items()},
         property_defaults=_property_defaults(spark),
         txn=None if txn is None else (str(txn[0]), int(txn[1])),
-        user_metadata=user_metadata if user_metadata is not None else _setting(spark, _USER_METADATA) or None,
+        user_metadata=user_metadata if user_metadata is not None else user_metadata_of(spark),
         data_change=data_change,
         storage_options=storage_options,
     )
+
+
+def user_metadata_of(spark: SparkSession) -> str | None:
+    """The note for the history that the session has set for all commits."""
+    return _setting(spark, _USER_METADATA) or None
 
 
 def _mode(mode: str) -> Mode:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from headwater.log.schema import MappingMode, StructType
+    from headwater.log.schema import MappingMode, StructField, StructType
 
 
 def _nothing() -> dict[str, str]:
@@ -40,6 +40,8 @@ class WriteTarget:
         directory: below the table's location, for files that are no part of the table itself (`_change_data`).
         materialize_partition_columns: put the partition columns into the files as well, after the others.
         statistics: whether to collect statistics; files that the log names without them need none.
+        hidden: further columns of the rows, which files hold under the same names whatever the column mapping, after
+            all others and without statistics: row ids, kinds of changes.
     """
 
     uri: str
@@ -55,3 +57,4 @@ class WriteTarget:
     directory: str = ""
     materialize_partition_columns: bool = False
     statistics: bool = True
+    hidden: tuple[StructField, ...] = ()

@@ -1,0 +1,1 @@
+"""DELETE, UPDATE and MERGE: commands that change rows of a table, each in one commit."""

@@ -1,0 +1,196 @@
+"""The source of a MERGE: its rows, which must be the same in every job, and what bounds the rows that they match.
+
+The source is read several times, so it is materialised once, unless reading it again surely gives the same rows. What
+is materialised has no lineage: an executor that is lost with its rows makes the merge fail, not match other rows.
+Each row gets a number, by which rows that match nothing are found.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from headwater.log.expressions import And, Column, Compare, Constant, Expression, In, Literal
+from headwater.log.schema import (
+    BOOLEAN,
+    BYTE,
+    DATE,
+    INTEGER,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    DecimalType,
+    StructType,
+    may_be_padded,
+)
+from headwater.log.schema.lookup import resolve
+from headwater.spark.columns import quoted
+from headwater.spark.functions import functions, is_connect
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from headwater.log.schema import DataType
+    from headwater.spark.dml.merge_condition import Key
+
+SOURCE_ROW = "__headwater_source_row"
+"""The number of a row of the source."""
+_INTEGRAL = (BYTE, SHORT, INTEGER, LONG)
+_ORDERED = (BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ, STRING)
+_FEW_VALUES = 100
+"""Up to this many distinct values of a key, files are skipped by each of them, not only by the bounds."""
+_STABLE_NODES = frozenset({"SubqueryAlias", "LocalRelation", "Range"})
+_VALUE_BYTES = 16
+"""What a value takes in a row of Spark's, roughly."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """The rows of a source.
+
+    Attributes:
+        frame: the rows as the user has them, under the user's alias, and `SOURCE_ROW`.
+        schema: the columns without `SOURCE_ROW`.
+    """
+
+    frame: DataFrame
+    schema: StructType
+
+    @classmethod
+    def of(cls, df: DataFrame) -> Source:
+        """The rows of a DataFrame, numbered."""
+        numbered = df.withColumn(SOURCE_ROW, functions().monotonically_increasing_id())
+        return cls(numbered, StructType.from_spark(df.schema))
+
+    def facts(self, keys: Sequence[Key], target: StructType) -> SourceFacts:
+        """Count the rows, and find what their keys allow the target's to be. One Spark job, at most one more a key."""
+        sf = functions()
+        bounded = [key for key in keys if self._is_comparable(key, target)]
+        texts = [field.name for field in self.schema.fields if field.type == STRING]
+        asked: list[Any] = [sf.count(sf.lit(1)).alias("rows")]
+        asked += [sf.sum(sf.octet_length(self._column(name))).alias(f"text{i}") for i, name in enumerate(texts)]
+        for number, key in enumerate(bounded):
+            value = self._column(key.source)
+            asked += [
+                sf.min(value).alias(f"min{number}"),
+                sf.max(value).alias(f"max{number}"),
+                sf.approx_count_distinct(value).alias(f"values{number}"),
+            ]
+        found = self.frame.agg(*asked).toArrow()
+        rows: int = found.column("rows")[0].as_py()
+        text_bytes = sum(found.column(f"text{i}")[0].as_py() or 0 for i in range(len(texts)))
+        parts = [self._bounds(key, found, number) for number, key in enumerate(bounded)] if rows else [Constant(False)]
+        numeric = bool(keys) and not any(self.schema.field(key.source).type == STRING for key in keys)
+        return SourceFacts(
+            rows,
+            size_bytes=rows * _VALUE_BYTES * (len(self.schema.fields) + 1) + text_bytes,
+            key_bytes=rows * _VALUE_BYTES * (len(keys) + 1) + (0 if numeric else text_bytes),
+            bounds=tuple(parts),
+        )
+
+    def _bounds(self, key: Key, found: Any, number: int) -> Expression:
+        column = Column(key.target)
+        try:
+            low, high = (_plain(found.column(f"{name}{number}")[0].as_py()) for name in ("min", "max"))
+        except (ValueError, OverflowError):
+            return Constant(True)  # beyond Python's calendar
+        if low is None:
+            return Constant(False)  # nothing but nulls, which equal nothing
+        if found.column(f"values{number}")[0].as_py() <= _FEW_VALUES:
+            values = self.frame.select(self._column(key.source).alias("value")).distinct().limit(2 * _FEW_VALUES)
+            distinct = [_plain(value) for value in values.toArrow().column("value").to_pylist() if value is not None]
+            if len(distinct) < 2 * _FEW_VALUES:
+                return In(column, tuple(Literal(value) for value in sorted(distinct)))
+        return And((Compare(">=", column, Literal(low)), Compare("<=", column, Literal(high))))
+
+    def _is_comparable(self, key: Key, target: StructType) -> bool:
+        """Whether the log's statistics order values as Spark compares these two columns."""
+        path = resolve(target, key.target)
+        one, other = path[-1].type, self.schema.field(key.source).type
+        if may_be_padded(path):
+            return False
+        return (one in _INTEGRAL and other in _INTEGRAL) or (one == other and _is_ordered(one))
+
+    def _column(self, name: str) -> Any:
+        return self.frame[quoted(self.schema.field(name).name)]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFacts:
+    """What is known of a source before it is joined."""
+
+    rows: int
+    size_bytes: int
+    """Roughly, in the memory of Spark."""
+    key_bytes: int
+    """The same for the keys alone."""
+    bounds: tuple[Expression, ...]
+    """What must hold of a target's row that any of them matches."""
+
+
+@contextmanager
+def materialized(source: Source, df: DataFrame) -> Iterator[Source]:
+    """The same source, whose rows stay the same from now on.
+
+    Args:
+        source: made of the DataFrame.
+        df: the DataFrame.
+    """
+    if is_stable(df):
+        yield source
+        return
+    frame = source.frame.localCheckpoint(eager=True)
+    try:
+        yield replace(source, frame=frame)
+    finally:
+        _release(frame)
+
+
+def is_stable(df: DataFrame) -> bool:
+    """Whether a DataFrame is surely the same when it is computed again: local data, a range, one version of a table."""
+    if is_connect(df):
+        return False
+    pending = [df._jdf.queryExecution().analyzed()]
+    while pending:
+        node = pending.pop()
+        if not _is_stable_node(node):
+            return False
+        children = node.children()
+        pending += [children.apply(i) for i in range(children.size())]
+    return True
+
+
+def _is_stable_node(node: Any) -> bool:
+    name = node.nodeName()
+    if name == "Project":
+        outputs = node.projectList()
+        return all(outputs.apply(i).getClass().getSimpleName() == "AttributeReference" for i in range(outputs.size()))
+    if node.getClass().getSimpleName() == "LogicalRelation":
+        relation = node.relation()
+        is_files = relation.getClass().getSimpleName() == "HadoopFsRelation"
+        return is_files and str(relation.location().toString()).startswith("Headwater(")
+    return name in _STABLE_NODES
+
+
+def _release(kept: DataFrame) -> None:
+    """Let go of materialised rows. On Spark Connect the server does when the DataFrame is gone."""
+    if is_connect(kept):
+        return
+    plan = kept._jdf.queryExecution().analyzed()
+    plan.rdd().unpersist(False)
+
+
+def _plain(value: Any) -> Any:
+    """A value as the log compares it: points in time in UTC."""
+    is_instant = isinstance(value, datetime) and value.tzinfo is not None
+    return value.astimezone(UTC) if is_instant else value
+
+
+def _is_ordered(type_: DataType) -> bool:
+    return type_ in _ORDERED or isinstance(type_, DecimalType)
