@@ -12,8 +12,17 @@ if TYPE_CHECKING:
 
     from delta_spark_oracle import DeltaSparkOracle
 
+_LONG = ("test_round_trips", "test_killed_writes", "test_check_docs", "test_merge_matrix", "test_demo", "test_cluster")
+"""Files that take long."""
+
 settings.register_profile("headwater", deadline=None)
 settings.load_profile("headwater")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first: a worker that gets one of them last is alone at the end."""
+    rank = {name: number for number, name in enumerate(_LONG)}
+    items.sort(key=lambda item: rank.get(item.path.stem, len(rank)))
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent.parent / "examples"
 TIMEOUT_S = 600
 PIPELINE = [
     "$ headwater show events",
-    "120,000",  # rows of four days
+    "120000",  # rows of four days
     "num_affected_rows",
     "update_preimage",
     "1600",  # corrected

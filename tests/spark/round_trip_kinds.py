@@ -199,7 +199,10 @@ KINDS: dict[str, Kind] = {
         partition_by=("day",),
     ),
     "identity": Kind(is_overwritten=True, columns=(Column("n", "BIGINT", "NULL", is_identity=True), ID, NAME)),
-    "defaults": Kind(columns=(ID, Column("name", "STRING", "'none'", default="'none'"))),
+    "defaults": Kind(
+        columns=(ID, Column("name", "STRING", "'none'", default="'none'")),
+        properties=_property("feature.allowColumnDefaults", "supported"),
+    ),
     "row-tracked": Kind(is_overwritten=True, properties=_property("enableRowTracking")),
     "V2 checkpoints": Kind(properties=_property("checkpointPolicy", "v2")),
     "deletion vectors": Kind(properties=_property("enableDeletionVectors")),

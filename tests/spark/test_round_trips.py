@@ -6,6 +6,7 @@ lack a feature are listed with what they say; that they still say it is tested, 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -87,6 +88,13 @@ MAKERS: dict[str, list[str]] = {
     "delta-spark": list(KINDS),
     "deltalake": [n for n, kind in KINDS.items() if deltalake_can_declare(kind) and n not in DELTALAKE_CANNOT_MAKE],
 }
+FEWER: dict[str, set[str]] = {
+    "delta-spark": {"partitioned", "mapped by id", "identity", "row-tracked", "deletion vectors", "many features"},
+    "deltalake": {"plain", "partitioned", "nested", "deletion vectors", "change data feed"},
+}
+"""What is made by others, unless `HEADWATER_ROUND_TRIPS=all`: the whole matrix takes five minutes."""
+if os.environ.get("HEADWATER_ROUND_TRIPS") != "all":
+    MAKERS |= {maker: [kind for kind in MAKERS[maker] if kind in fewer] for maker, fewer in FEWER.items()}
 TABLES = [(maker, kind) for maker, kinds in MAKERS.items() for kind in kinds]
 SACRIFICED = 99
 """A row that delta-spark deletes again, so that a file gets a deletion vector."""
@@ -307,8 +315,9 @@ def test_we_see_the_rows_that_were_written(spark: SparkSession, tables: Tables, 
         assert seen.schema == expected.schema
     snapshot = hw.open_log(path)
     assert snapshot.verify() == []
-    assert snapshot.segment.checkpoint is not None
-    assert snapshot.segment.checkpoint.version >= CHECKPOINT_INTERVAL
+    if snapshot.version > CHECKPOINT_INTERVAL:
+        assert snapshot.segment.checkpoint is not None
+        assert snapshot.segment.checkpoint.version >= CHECKPOINT_INTERVAL
 
 
 @pytest.mark.parametrize("reader", REFUSES)

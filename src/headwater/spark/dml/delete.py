@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.log.row_changes import RowPlan
 from headwater.spark.change_files import CHANGE_TYPE
 from headwater.spark.dml.condition import read_condition
 from headwater.spark.dml.metrics import file_metrics, known, vector_metrics
@@ -82,17 +83,17 @@ def _deleted(target: DmlTarget, condition: Condition, touched: Touched) -> dict[
     target.remove(touched.files, removed)
     target.add(copies)
     target.add_changes(changes)
-    metrics = {
+    own_metrics = {
         **file_metrics(touched.files, removed, copies, changes),
-        **vector_metrics(target, touched.files, removed),
         **known(numDeletedRows=touched.row_count, numCopiedRows=touched.copied_rows if copies else 0),
         "scanTimeMs": touched.scan_ms,
         "rewriteTimeMs": target.elapsed_ms() - began_ms,
     }
-    if not touched:
-        return metrics
-    target.commit({"predicate": [condition.text]}, metrics)
-    return metrics
+
+    def metrics(planned: RowPlan) -> dict[str, int]:
+        return {**own_metrics, **vector_metrics(planned, touched.files, removed)}
+
+    return target.commit({"predicate": [condition.text]}, metrics) if touched else metrics(RowPlan())
 
 
 def _gone(target: DmlTarget, touched: Touched) -> DataFrame:

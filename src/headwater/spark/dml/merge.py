@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from headwater.errors import FilterError, MultipleSourceRowsError
 from headwater.features.table_changes import set_table
 from headwater.log.expressions import Constant, Expression, Or, and_
+from headwater.log.row_changes import RowPlan
 from headwater.spark.column_values import filled_columns
 from headwater.spark.dml.column_sql import condition_sql
 from headwater.spark.dml.condition import expression_text
@@ -173,15 +174,18 @@ class _Merge:
         if has_inserts and facts.rows:
             inserted = self.inserts.rows(self.source.frame, matched_source_rows(pairs) if matches.positions else None)
         done = writer.write(updated, inserted)
-        metrics = {
-            **merge_metrics(self.target, files, matches, done, facts.rows),
+        times = {
             "materializeSourceTimeMs": materialized_ms,
             "scanTimeMs": scanned_ms - began_ms,
             "rewriteTimeMs": self.target.elapsed_ms() - scanned_ms,
         }
+
+        def metrics(planned: RowPlan) -> dict[str, int]:
+            return {**merge_metrics(planned, files, matches, done, facts.rows), **times}
+
         if matches.changed or done.added or self.definition.metadata != self.target.snapshot.metadata:
-            self.target.commit(merge_parameters(self.request.condition, self.clauses), metrics)
-        return metrics
+            return self.target.commit(merge_parameters(self.request.condition, self.clauses), metrics)
+        return metrics(RowPlan())
 
     def _view(self, rows: DataFrame, *, is_small: bool) -> Joined:
         alias = self.request.alias

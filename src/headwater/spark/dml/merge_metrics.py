@@ -12,10 +12,10 @@ from headwater.spark.dml.merge_matches import Fate
 from headwater.spark.dml.metrics import vector_metrics
 
 if TYPE_CHECKING:
+    from headwater.log.row_changes import RowPlan
     from headwater.spark.dml.merge_clauses import Clause, SqlOrColumn
     from headwater.spark.dml.merge_files import MergedFiles
     from headwater.spark.dml.merge_matches import Matches
-    from headwater.spark.dml.target import DmlTarget
     from headwater.spark.dml.target_files import TargetFiles
 
 _PARAMETERS = {
@@ -34,12 +34,11 @@ def merge_parameters(condition: SqlOrColumn, clauses: tuple[Clause, ...]) -> dic
 
 
 def merge_metrics(
-    target: DmlTarget, files: TargetFiles, matches: Matches, done: MergedFiles, source_rows: int
+    planned: RowPlan, files: TargetFiles, matches: Matches, done: MergedFiles, source_rows: int
 ) -> dict[str, int]:
     """`operationMetrics`, but for the times."""
-    planned = target.transaction.planned_rows
     removed_bytes = pc.sum(files.take(done.removed).column("size")).as_py() or 0
-    vectors = vector_metrics(target, files, done.removed)
+    vectors = vector_metrics(planned, files, done.removed)
     return {
         "numSourceRows": source_rows,
         "numTargetRowsInserted": done.inserted_rows,

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from headwater.log.actions import Add, AddCdcFile
-    from headwater.spark.dml.target import DmlTarget
+    from headwater.log.row_changes import RowPlan
     from headwater.spark.dml.target_files import TargetFiles
 
 
@@ -27,9 +27,8 @@ def file_metrics(
     }
 
 
-def vector_metrics(target: DmlTarget, files: TargetFiles, removed: Collection[int]) -> dict[str, int]:
+def vector_metrics(planned: RowPlan, files: TargetFiles, removed: Collection[int]) -> dict[str, int]:
     """Counts of the deletion vectors that a command adds and takes away, with its files or by larger ones."""
-    planned = target.transaction.planned_rows
     return {
         "numDeletionVectorsAdded": planned.vectors_added,
         "numDeletionVectorsRemoved": planned.vectors_removed

@@ -39,7 +39,7 @@ from headwater.spark.scan import scan
 from headwater.spark.write_options import user_metadata_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from os import PathLike
 
     from pyroaring import BitMap64
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
 
     from headwater.log.actions import Add, AddCdcFile
     from headwater.log.expressions import Expression
+    from headwater.log.row_changes import RowPlan
     from headwater.log.snapshot import Snapshot
-    from headwater.log.transaction import Committed
     from headwater.spark.read_filter import Selection
 
 HIDDEN_COLUMNS = frozenset({FILE_COLUMN, ROW_COLUMN, ROW_ID, ROW_COMMIT_VERSION})
@@ -263,23 +263,23 @@ class DmlTarget:
         )
 
     def commit(
-        self, parameters: Mapping[str, Any], metrics: Mapping[str, int], *, keeps_row_ids: bool = True
-    ) -> Committed:
-        """Make the changes visible, all together.
+        self, parameters: Mapping[str, Any], metrics: Callable[[RowPlan], dict[str, int]], *, keeps_row_ids: bool = True
+    ) -> dict[str, int]:
+        """Make the changes visible, all together; the metrics of what was committed.
 
         Args:
             parameters: of the operation, for the history.
-            metrics: of the operation, for the history; the time that it took is added.
+            metrics: of the operation, for the history, by what the deleted rows come to at the version that is
+                committed; the time that it took is added.
             keeps_row_ids: whether the rows that stay keep their ids, where the table tracks rows.
 
         Raises:
             DeltaConcurrentModificationException: another writer's commit stands in the way.
         """
         tags = {PRESERVED_TAG: "true" if keeps_row_ids else "false"} if self.tracks_rows else {}
-        all_metrics = {**metrics, "executionTimeMs": self.elapsed_ms()}
-        return self.transaction.commit(
-            Operation(self.operation, parameters, all_metrics, user_metadata_of(self.spark), tags)
-        )
+        so_far = {**metrics(self.transaction.planned_rows), "executionTimeMs": self.elapsed_ms()}
+        operation = Operation(self.operation, parameters, so_far, user_metadata_of(self.spark), tags, metrics)
+        return metrics(self.transaction.commit(operation).rows)
 
     def elapsed_ms(self) -> int:
         """How long the command has taken so far."""

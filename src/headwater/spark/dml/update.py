@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headwater.features.file_statistics import num_records
+from headwater.log.row_changes import RowPlan
 from headwater.spark.change_files import CHANGE_TYPE
 from headwater.spark.columns import quoted
 from headwater.spark.dml.condition import read_condition
@@ -100,19 +101,22 @@ def _updated(change: Update, touched: Touched) -> dict[str, int]:
     written = sum(num_records(add) or 0 for add in added)
     # Where the log does not know how many rows its files have, all of them are updated.
     count = written if touched.row_count is None else touched.row_count
-    metrics = {
+    own_metrics = {
         # As delta-spark counts: files of which rows are marked are among those removed.
         **file_metrics(touched.files, touched.numbers, added, changes),
-        **vector_metrics(target, touched.files, removed),
         "numUpdatedRows": count,
         "numCopiedRows": written - count,
         "scanTimeMs": touched.scan_ms,
         "rewriteTimeMs": target.elapsed_ms() - began_ms,
     }
-    if touched:
-        predicate = [] if condition.given is None else [condition.text]
-        target.commit({"predicate": predicate}, metrics)
-    return metrics
+
+    def metrics(planned: RowPlan) -> dict[str, int]:
+        return {**own_metrics, **vector_metrics(planned, touched.files, removed)}
+
+    if not touched:
+        return metrics(RowPlan())
+    predicate = [] if condition.given is None else [condition.text]
+    return target.commit({"predicate": predicate}, metrics)
 
 
 def _written(change: Update, touched: Touched, *, rewrites: bool) -> _Files:
