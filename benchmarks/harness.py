@@ -226,10 +226,12 @@ def best_of(measurements: list[Measurement]) -> Measurement:
 
 def _measure_command(command: Command, subject: str) -> Measurement:
     argv = command.argv(subject)
+    # As it is installed: with byte code on the disk, which the first run writes if it may.
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as complaint:
         start_s = time.perf_counter()
         try:
-            process = subprocess.Popen(argv, stdout=output, stderr=complaint)
+            process = subprocess.Popen(argv, stdout=output, stderr=complaint, env=environ)
         except OSError as error:
             raise MeasurementError(f"cannot start {argv[0].rpartition('/')[2]}: {error.strerror}") from error
         timer = threading.Timer(CHILD_TIMEOUT_S, process.kill)
