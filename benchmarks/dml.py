@@ -28,7 +28,7 @@ from benchmarks.dml_tables import (
     with_vectors,
 )
 from benchmarks.harness import Case, Measurement
-from benchmarks.report import Comparison
+from benchmarks.report import Comparison, wall_and_cpu
 from benchmarks.runner import Benchmark, add_options, run
 from benchmarks.scan import sessions_of
 from benchmarks.scan_operations import DELTA_JARS_VARIABLE, DELTA_SPARK
@@ -47,17 +47,13 @@ def _peak(measured: Measurement) -> float:
     return float((measured.answer or {}).get(PEAK, 0))
 
 
-def _times(measured: Measurement | None) -> str:
-    return "" if measured is None else f"{measured.wall_s * 1000:,.0f} / {measured.cpu_s * 1000:,.0f}"
-
-
 MEMORY_IN_USE = Comparison(
     unit="MB",
     explanation="wall ms / CPU ms (JVM, Python and workers); highest memory of all processes together",
     value=_peak,
     target=lambda case: case.memory_target,
     cell=lambda measured: "" if measured is None else f"{_peak(measured) / 1e6:,.0f}",
-    wall_cell=_times,
+    wall_cell=wall_and_cpu,
 )
 
 

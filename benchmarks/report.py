@@ -43,7 +43,7 @@ MEMORY = Comparison(
     value=lambda measured: measured.peak_rss_bytes,
     target=lambda case: case.memory_target,
     cell=lambda measured: _memory(measured),
-    wall_cell=lambda measured: _time(measured),
+    wall_cell=lambda measured: wall_and_cpu(measured),
 )
 CPU = Comparison(
     unit="CPU ms",
@@ -111,7 +111,7 @@ def notes(outcome: Outcome, reference: str) -> list[str]:
     for peer, theirs in outcome.best.items():
         if ours is not None and peer not in (HEADWATER, reference):
             ratios = f"{_ratio(ratio(outcome, peer))} wall and {_ratio(second_ratio(outcome, peer, CPU))} CPU"
-            found.append(f"{_name(case)}: {ratios} of {peer} ({_time(theirs)} ms)")
+            found.append(f"{_name(case)}: {ratios} of {peer} ({wall_and_cpu(theirs)} ms)")
     if ours is not None and case.setup_title and ours.setup_s:
         found.append(f"{_name(case)}: {_ratio(ours.wall_s / ours.setup_s)} of {case.setup_title} ({_ms(ours.setup_s)})")
     for peer, measured in outcome.best.items():
@@ -234,7 +234,8 @@ def _ms(seconds: float) -> str:
     return f"{milliseconds:.2f} ms" if milliseconds < 10 else f"{milliseconds:,.0f} ms"
 
 
-def _time(measured: Measurement | None) -> str:
+def wall_and_cpu(measured: Measurement | None) -> str:
+    """Wall time and CPU time in milliseconds, as a cell."""
     if measured is None:
         return ""
     return f"{_ms(measured.wall_s)} / {_ms(measured.cpu_s)}".replace(" ms", "")

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchmarks.harness import HEADWATER, Case, Measurement
-from benchmarks.report import Comparison
+from benchmarks.report import Comparison, wall_and_cpu
 from benchmarks.runner import Benchmark, add_options, run
 from benchmarks.scan_operations import PARQUET
 from benchmarks.scan_tables import ScanSpec, scan_table_apart
@@ -36,17 +36,13 @@ def _bytes(measured: Measurement) -> float:
     return float((measured.answer or {})[BYTES])
 
 
-def _seconds(measured: Measurement | None) -> str:
-    return "" if measured is None else f"{measured.wall_s * 1000:,.0f} / {measured.cpu_s * 1000:,.0f}"
-
-
 FILE_SIZES = Comparison(
     unit="MB",
     explanation="wall ms / CPU ms (JVM and Python, workers included); size of the data files",
     value=_bytes,
     target=lambda case: case.target,
     cell=lambda measured: "" if measured is None else f"{_bytes(measured) / 1e6:,.1f}",
-    wall_cell=_seconds,
+    wall_cell=wall_and_cpu,
 )
 
 

@@ -20,6 +20,12 @@ from headwater.cli.histogram import bar
 
 SCHEMA = "event_id long, date date, at timestamp, customer int, country string, kind string, price double"
 FILTERS = ("customer = 4711", "customer BETWEEN 100 AND 120", "price > 495", "customer < 500 AND price > 400")
+NEXT_STEPS = {
+    "python examples/look_inside.py": "a table's log, without Spark",
+    "headwater show /path/to/table": "yours; or s3://, az://, gs://",
+    "headwater --help": "everything the command can do",
+    "make test": "the proof",
+}
 
 
 def demo(page: Page) -> None:
@@ -39,7 +45,7 @@ def demo(page: Page) -> None:
 
     page.do("spark.stop()")
     page.heading("Your turn")
-    page.draw(next_steps())
+    page.steps(NEXT_STEPS)
     page.say("The command is in .venv/bin, the documentation in docs/index.md.")
 
 
@@ -124,18 +130,6 @@ def skipping(page: Page, before: list[tuple[int, int]]) -> Table:
         cells = (f"{read} of {total}", f"{now} of {total_now}", Text.assemble(drawn, (track, "dim")))
         table.add_row(Text(condition), *cells)
     return table
-
-
-def next_steps() -> Table:
-    """What to try next."""
-    steps = Table.grid(padding=(0, 2, 0, 0))
-    steps.add_column(style="bold", no_wrap=True)
-    steps.add_column(style="dim")
-    steps.add_row(Text("python examples/look_inside.py"), "a table's log, without Spark")
-    steps.add_row(Text("headwater show /path/to/table"), "yours; or s3://, az://, gs://")
-    steps.add_row(Text("headwater --help"), "everything the command can do")
-    steps.add_row(Text("make test"), "the proof")
-    return steps
 
 
 if __name__ == "__main__":

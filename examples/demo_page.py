@@ -76,6 +76,15 @@ class Page:
             table.add_row(*("" if value is None else str(value) for value in row))
         self.console.print(table)
 
+    def steps(self, commands: dict[str, str]) -> None:
+        """What to try next: commands, and what they do."""
+        steps = Table.grid(padding=(0, 2, 0, 0))
+        steps.add_column(style="bold", no_wrap=True)
+        steps.add_column(style="dim")
+        for command, what in commands.items():
+            steps.add_row(Text(command), what)
+        self.draw(steps)
+
     def command(self, *arguments: str) -> None:
         """Run a command line, as it would be typed into a shell."""
         typed = " ".join(f'"{argument}"' if " " in argument else argument for argument in arguments)

@@ -25,6 +25,12 @@ FILTERS = (
     "event_id BETWEEN 20000 AND 20100",
     "event_id > 1000000 OR device.os = 'zx81'",
 )
+NEXT_STEPS = {
+    "headwater show /path/to/table": "yours; or s3://, az://, gs://",
+    "headwater files TABLE --json | jq '.[].path'": "for scripts: docs/cli.md",
+    "headwater --help": "everything the command can do",
+    "make test": "the proof",
+}
 
 
 def demo(page: Page) -> None:
@@ -68,7 +74,7 @@ def demo(page: Page) -> None:
     page.command("show", "events", "--version", "99")
 
     page.heading("Your turn")
-    page.draw(next_steps())
+    page.steps(NEXT_STEPS)
     page.say("The command is in .venv/bin. The pipeline on Spark: make demo.")
 
 
@@ -97,18 +103,6 @@ def versions(page: Page) -> Table:
         cells = (str(commit.version), moment(commit.timestamp), commit.operation or "", str(then.num_files))
         table.add_row(*cells, size(then.size_bytes))
     return table
-
-
-def next_steps() -> Table:
-    """What to try next."""
-    steps = Table.grid(padding=(0, 2, 0, 0))
-    steps.add_column(style="bold", no_wrap=True)
-    steps.add_column(style="dim")
-    steps.add_row(Text("headwater show /path/to/table"), "yours; or s3://, az://, gs://")
-    steps.add_row(Text("headwater files TABLE --json | jq '.[].path'"), "for scripts: docs/cli.md")
-    steps.add_row(Text("headwater --help"), "everything the command can do")
-    steps.add_row(Text("make test"), "the proof")
-    return steps
 
 
 if __name__ == "__main__":
