@@ -84,7 +84,7 @@ class PythonFileIndex:
         self._none = self._jvm.none
         resolved = {field["name"]: source.resolve((field["name"],)) for field in self._fields}
         self._names = {column: name for name, column in resolved.items() if column is not None}
-        self._kept = KeptListings()
+        self._kept = KeptListings(self._jvm)
         self._whole: WholeListing | None = None
         self._has_listed = False
 
@@ -93,7 +93,12 @@ class PythonFileIndex:
     def listFiles(self, partition_filters: JavaObject, data_filters: JavaObject) -> JavaObject:
         """The files that a query needs, as `Seq[PartitionDirectory]`."""
         try:
-            return self._list(_items(partition_filters), _items(data_filters))
+            key = self._kept.key(partition_filters, data_filters)
+            listing = self._kept.get(key)
+            if listing is None:
+                listing = self._list(_items(partition_filters), _items(data_filters))
+                self._kept.put(key, listing)
+            return listing
         except HeadwaterError as error:
             remember_error(error)
             raise
@@ -151,17 +156,12 @@ class PythonFileIndex:
     def _list(self, exact: list[JavaObject], data_filters: list[JavaObject]) -> JavaObject:
         exactly = and_(*(to_expression(f, self._source.resolve) for f in exact))
         where = and_(exactly, *(to_expression(f, self._source.resolve) for f in data_filters))
-        kept = self._kept.get((exactly, where))
-        if kept is not None:
-            return kept
         rows = self._source.rows(where)
         chosen = exact_rows(rows, exactly, self._names) if exact else rows
         if chosen is None:
             on_jvm = bulk.rows(self._spark, rows, self._rows_schema)
             return self._directories(on_jvm.filter(self._jvm.function(self._bound(exact))))
-        listing = self._listing(chosen, complete=not exact and not data_filters)
-        self._kept.put((exactly, where), listing)
-        return listing
+        return self._listing(chosen, complete=not exact and not data_filters)
 
     def _listing(self, rows: pa.Table, *, complete: bool) -> JavaObject:
         """The rows as Spark's objects: out of those of all files, from the second listing on."""

@@ -1,22 +1,20 @@
 """Listings that a file index keeps on the JVM, so that a second query over the same files is planned at once.
 
 All files of a scan are turned into Spark's objects once; the files of a query are then picked out of them in a few
-calls. The newest listings are kept by their filter, because Spark often plans the same query twice.
+calls. The newest listings are kept by their filters, because the same query is often planned again.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from functools import reduce
-from threading import Lock
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Iterable
 
     import pyarrow as pa
 
-    from headwater.spark.jvm import JavaObject
+    from headwater.spark.jvm import JavaObject, Jvm
 
 _MAX_KEPT = 16
 _MAX_RUNS = 32
@@ -24,26 +22,29 @@ _MAX_RUNS = 32
 
 
 class KeptListings:
-    """The newest listings, by filter. Shared by all threads that plan over an index."""
+    """The newest listings, by the filters that Catalyst gave. Shared by all threads that plan over an index.
 
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._kept: OrderedDict[Hashable, JavaObject] = OrderedDict()
+    The map is the JVM's: filters are compared there, in one call, instead of being translated first, which takes a call
+    for each of their nodes.
+    """
 
-    def get(self, key: Hashable) -> JavaObject | None:
-        """The listing for a filter."""
-        with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-            return found
+    def __init__(self, jvm: Jvm) -> None:
+        self._pair = jvm.static("scala.Tuple2")
+        self._kept = jvm.static("java.util.concurrent.ConcurrentHashMap")()
 
-    def put(self, key: Hashable, listing: JavaObject) -> None:
-        """Keep a listing; the one that was not asked for longest goes."""
-        with self._lock:
-            self._kept[key] = listing
-            while len(self._kept) > _MAX_KEPT:
-                self._kept.popitem(last=False)
+    def key(self, partition_filters: JavaObject, data_filters: JavaObject) -> JavaObject:
+        """What the listing for two `Seq[Expression]` is kept by."""
+        return self._pair(partition_filters, data_filters)
+
+    def get(self, key: JavaObject) -> JavaObject | None:
+        """The listing for some filters."""
+        return self._kept.get(key)
+
+    def put(self, key: JavaObject, listing: JavaObject) -> None:
+        """Keep a listing; when there are many, the others go."""
+        if self._kept.size() >= _MAX_KEPT:
+            self._kept.clear()
+        self._kept.put(key, listing)
 
 
 class WholeListing:
