@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from headwater.spark.file_plan import FilePlan
 
-__all__ = ["WriteTarget", "write_files"]
+__all__ = ["WriteTarget", "file_plan", "write_files", "write_results"]
 
 _CODEC_SETTING = "spark.sql.parquet.compression.codec"
 _ADVISORY_SIZE_SETTING = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
@@ -65,7 +65,7 @@ def write_files(df: DataFrame, target: WriteTarget) -> list[Add]:
         StorageError: a file could not be written, or the driver does not see what the executors wrote.
     """
     spark = df.sparkSession
-    plan = plan_files(target, default_codec=str(spark.conf.get(_CODEC_SETTING)), spark_version=spark.version)
+    plan = file_plan(spark, target)
     if parse_uri(plan.uri).kind == "memory":
         raise StorageError(f"{plan.uri} is in the memory of this Python process, where no executor can write")
     settings = {_ADVISORY_SIZE_SETTING: str(_advisory_bytes(plan))} if plan.optimize else {}
@@ -75,8 +75,24 @@ def write_files(df: DataFrame, target: WriteTarget) -> list[Add]:
             files = write_natively(frame, plan, settings)
         else:
             files = _write_in_python(frame, plan, settings)
-    _settle(files, plan)
-    return [_add(file) for file in files]
+    return _settled(files, plan)
+
+
+def file_plan(spark: SparkSession, target: WriteTarget) -> FilePlan:
+    """How files of a table are written in a session."""
+    return plan_files(target, default_codec=str(spark.conf.get(_CODEC_SETTING)), spark_version=spark.version)
+
+
+def write_results(job: DataFrame, plan: FilePlan) -> list[Add]:
+    """Run a job whose tasks write files by `headwater.spark.task_writer`; the files, as `write_files` gives them.
+
+    Args:
+        job: it gives rows of `RESULT_SCHEMA`.
+        plan: of the files.
+    """
+    with _explained():
+        files = _collected(job)
+    return _settled(files, plan)
 
 
 def _write_in_python(df: DataFrame, plan: FilePlan, settings: dict[str, str]) -> list[WrittenFile]:
@@ -95,7 +111,11 @@ def _write_in_python(df: DataFrame, plan: FilePlan, settings: dict[str, str]) ->
         if partitions:
             # One open file at a time, however many partitions a task meets.
             rows = rows.sortWithinPartitions(*(sf.col(quoted(name)) for name in partitions))
-        found: list[Any] = rows.mapInArrow(write, RESULT_SCHEMA).collect()
+        return _collected(rows.mapInArrow(write, RESULT_SCHEMA))
+
+
+def _collected(job: DataFrame) -> list[WrittenFile]:
+    found: list[Any] = job.collect()
     return [
         WrittenFile(row.key, json.loads(row.partition_values), row.size_bytes, row.modified_ms, row.stats)
         for row in found
@@ -105,6 +125,11 @@ def _write_in_python(df: DataFrame, plan: FilePlan, settings: dict[str, str]) ->
 def _advisory_bytes(plan: FilePlan) -> int:
     """How much a task shall get of a shuffle so that its file is near the target."""
     return (plan.target_size_bytes or _DEFAULT_TARGET_BYTES) * _SHUFFLED_PER_FILE_BYTE
+
+
+def _settled(files: list[WrittenFile], plan: FilePlan) -> list[Add]:
+    _settle(files, plan)
+    return [_add(file) for file in files]
 
 
 def _settle(files: list[WrittenFile], plan: FilePlan) -> None:

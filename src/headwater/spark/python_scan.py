@@ -58,14 +58,10 @@ def scan_in_python(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> D
                 "filesystem for its store"
             )
     table = ScanColumns(snapshot.schema, snapshot.mapping_mode, snapshot.metadata.partition_columns)
-    materialized = materialized_columns(snapshot) if wanted.row_tracking else {}
-    files = SnapshotFiles(snapshot, table, _Descriptors() if wanted.has_vectors else None, wanted.row_tracking)
-    rows = files.rows(wanted.selection.pruning(spark, snapshot.schema))
+    plan, files, rows = planned_read(spark, snapshot, wanted)
     summary = summary_of(files, rows, ROAD)
     connect = is_connect(spark)
-    (remember_connect_scan if connect else remember_scan)(files.root, snapshot.version)
-    plan = _plan(table, snapshot, wanted, materialized)
-    shown = _visible(table, StructType.from_json(plan.schema_json), materialized)
+    shown = _visible(table, StructType.from_json(plan.schema_json), plan.materialized)
     if plan.located:
         shown = StructType([*shown.fields, *LOCATION_FIELDS])
     if rows.num_rows:
@@ -75,6 +71,16 @@ def scan_in_python(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> D
     if connect:
         mark(frame, summary)
     return frame
+
+
+def planned_read(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> tuple[ReadPlan, SnapshotFiles, pa.Table]:
+    """How Python reads a snapshot: the plan, the files, and those of them that the selection needs."""
+    table = ScanColumns(snapshot.schema, snapshot.mapping_mode, snapshot.metadata.partition_columns)
+    materialized = materialized_columns(snapshot) if wanted.row_tracking else {}
+    files = SnapshotFiles(snapshot, table, _Descriptors() if wanted.has_vectors else None, wanted.row_tracking)
+    rows = files.rows(wanted.selection.pruning(spark, snapshot.schema))
+    (remember_connect_scan if is_connect(spark) else remember_scan)(files.root, snapshot.version)
+    return _plan(table, snapshot, wanted, materialized), files, rows
 
 
 def read_in_python(
@@ -89,19 +95,29 @@ def read_in_python(
         rows: the files, one or more: `path` (as URI), `size`, and the columns that the plan speaks of.
         summary: for those who ask what is read.
     """
-    splits = _splits(rows)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return read_splits(plan, batches)
 
     name_after(read, summary)
-    # One partition first: what comes from a single one is dealt out evenly.
-    listed = spark.createDataFrame(splits).coalesce(1).repartition(_task_count(splits))
     result: Any = shown.to_spark()
-    frame = listed.mapInArrow(read, result)
+    frame = dealt_splits(spark, rows).mapInArrow(read, result)
     if is_connect(spark):
         mark(frame, summary)
     return frame
+
+
+def dealt_splits(spark: SparkSession, rows: pa.Table, min_tasks: int = _MIN_TASKS) -> DataFrame:
+    """The splits of files, dealt out to tasks, for `read_splits`.
+
+    Args:
+        spark: the session, of either kind.
+        rows: the files, as for `read_in_python`.
+        min_tasks: how many tasks there shall be even for little work.
+    """
+    splits = _splits(rows)
+    # One partition first: what comes from a single one is dealt out evenly.
+    return spark.createDataFrame(splits).coalesce(1).repartition(_task_count(splits, min_tasks))
 
 
 class _Descriptors:
@@ -147,8 +163,8 @@ def _splits(rows: pa.Table) -> pa.Table:
     return splits.drop_columns(["modificationTime"])
 
 
-def _task_count(splits: pa.Table) -> int:
+def _task_count(splits: pa.Table, min_tasks: int) -> int:
     """Tasks of about a split's size each; a few at least, for the machines have several cores."""
     read_bytes = pc.sum(pc.min_element_wise(splits.column("size"), _SPLIT_BYTES)).as_py() or 0
     work = read_bytes + _OPEN_BYTES * splits.num_rows
-    return int(max(1, min(splits.num_rows, max(_MIN_TASKS, -(-work // _SPLIT_BYTES)))))
+    return int(max(1, min(splits.num_rows, max(min_tasks, -(-work // _SPLIT_BYTES)))))

@@ -321,3 +321,62 @@ def test_merges_of_different_rows_of_a_file_both_succeed(
     interfering([2, 3])
     with pytest.raises(hw.DeltaConcurrentModificationException):
         merged([3, 4], "second")
+
+
+# --- upserts: what is new and what is changed need not be told apart --------------------------------------
+
+
+def upserted(table: hw.DeltaTable, source: Any) -> Any:
+    merge = table.merge(source.alias("q"), "t.id = q.id")
+    return merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute().collect()[0]
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_an_upsert_never_reads_old_values(
+    spark: SparkSession, tmp_path: Path, vectors: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = {"delta.enableDeletionVectors": vectors}
+    table = table_of(spark, tmp_path, [(1, "a"), (2, "b"), (3, "c")], "id int, v string", properties=properties)
+    monkeypatch.setattr("headwater.spark.dml.merge_updates.Updates._matched", lambda *_: pytest.fail("it joined again"))
+    monkeypatch.setattr("headwater.spark.dml.merge._Merge.check", lambda _: None)
+    done = upserted(table, spark.createDataFrame([(2, "B"), (4, "D"), (None, "N")], "id int, v string"))
+    assert rows_of(table) == [(1, "a"), (2, "B"), (3, "c"), (4, "D"), (None, "N")]
+    assert (done.num_updated_rows, done.num_inserted_rows, done.num_affected_rows) == (1, 2, 3)
+
+
+@pytest.mark.parametrize("vectors", ["true", "false"])
+def test_a_row_of_an_upsert_may_change_several_rows(spark: SparkSession, tmp_path: Path, vectors: str) -> None:
+    properties = {"delta.enableDeletionVectors": vectors}
+    table = table_of(spark, tmp_path, [(1, "a"), (1, "b"), (2, "c")], "id int, v string", properties=properties)
+    done = upserted(table, spark.createDataFrame([(1, "new"), (3, "d")], "id int, v string"))
+    assert rows_of(table) == [(1, "new"), (1, "new"), (2, "c"), (3, "d")]
+    assert (done.num_updated_rows, done.num_inserted_rows) == (2, 1)
+
+
+def test_two_rows_of_an_upsert_for_one_row_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, [(1, "a"), (2, "b")], "id int, v string")
+    with pytest.raises(hw.MultipleSourceRowsError):
+        upserted(table, spark.createDataFrame([(1, "x"), (1, "y")], "id int, v string"))
+    # Two pairs, two rows of the source, two of the table: only the counts of all three sides tell.
+    with pytest.raises(hw.MultipleSourceRowsError):
+        upserted(table, spark.createDataFrame([(1, "x"), (1, "y"), (2, "z")], "id int, v string"))
+    assert rows_of(table) == [(1, "a"), (2, "b")]
+
+
+@pytest.mark.parametrize("generated", ["id + 1", None])
+def test_an_upsert_keeps_rows_ids_and_computed_columns(
+    spark: SparkSession, tmp_path: Path, generated: str | None
+) -> None:
+    builder = hw.DeltaTable.create(spark).location(str(tmp_path)).addColumn("id", "int").addColumn("v", "string")
+    if generated:
+        builder = builder.addColumn("next", "int", generatedAlwaysAs=generated)
+    table = builder.property("delta.enableRowTracking", "true").execute().alias("t")
+    first = spark.createDataFrame([(1, "a"), (2, "b")], "id int, v string")
+    hw.write(first.coalesce(1), tmp_path, mode="append")
+    before = {row.id: row._row_id for row in hw.read(spark, tmp_path, row_tracking=True).collect()}
+    upserted(table, spark.createDataFrame([(2, "B"), (3, "c")], "id int, v string"))
+    after = {row.id: row for row in hw.read(spark, tmp_path, row_tracking=True).collect()}
+    assert {number: after[number]._row_id for number in (1, 2)} == before
+    assert {number: row.v for number, row in after.items()} == {1: "a", 2: "B", 3: "c"}
+    if generated:
+        assert {number: row.next for number, row in after.items()} == {1: 2, 2: 3, 3: 4}

@@ -76,8 +76,7 @@ def _deleted(target: DmlTarget, condition: Condition, touched: Touched) -> dict[
         target.delete_rows(touched.files, touched.partial)
     elif touched.partial:
         removed = touched.numbers
-        rest = target.rows(touched.files, touched.partial, without=touched.partial)
-        copies = target.write_new(rest)
+        copies = target.write_copies(touched.files, touched.partial)
         if target.records_changes:
             changes = target.write_changes(_gone(target, touched))
     target.remove(touched.files, removed)

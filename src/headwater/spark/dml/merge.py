@@ -151,6 +151,26 @@ class _Merge:
     def inserts(self) -> Inserts:
         return Inserts(self.clauses, self.columns, self.definition, self.target.uri)
 
+    @cached_property
+    def _is_upsert(self) -> bool:
+        """Whether each row of the source is a row of the result as it is, unless it matches several of the table's.
+
+        Then nothing of the old rows is needed, and it does not matter which rows of the source are new.
+        """
+        clauses = self.clauses
+        kinds = {(clause.when, clause.action) for clause in clauses}
+        is_star = all(clause.is_star and clause.condition is None for clause in clauses)
+        given = {name.lower() for name in self.source.schema.names}
+        is_whole = all(field.name.lower() in given for field in self.columns.table.fields)
+        keeps_parts = self.columns.evolves or self.target.tracks_rows or self.target.records_changes
+        return (
+            kinds == {(When.MATCHED, Action.UPDATE), (When.NOT_MATCHED, Action.INSERT)}
+            and is_star
+            and is_whole
+            and not keeps_parts
+            and not self.columns.filled.names
+        )
+
     def run(self, stack: ExitStack, materialized_ms: int) -> dict[str, int]:
         began_ms = self.target.elapsed_ms()
         understood = self._understood(self.request.condition, self.source.schema.names)
@@ -160,20 +180,24 @@ class _Merge:
         view = self._view(self.target.rows(files), is_small=facts.key_bytes <= _NARROW_FACTOR * limit_bytes)
         has_inserts = self.request.has(When.NOT_MATCHED)
         pairs = pairs_of(view, self.clauses, only_changes=not has_inserts)
-        if has_inserts:
+        if has_inserts and not self._is_upsert:
             pairs = stack.enter_context(kept(pairs))
-        matches = find_matches(pairs) if len(files) else Matches({}, 0)
+        matches = find_matches(pairs, counts_source=self._is_upsert) if len(files) else Matches({}, 0)
         self._check_unambiguous(matches)
         scanned_ms = self.target.elapsed_ms()
         writer = MergeWriter(self.target, files, matches, self._is_stable())
-        updated = None
-        if matches.updated:
-            rows = self.target.rows(files, matches.updated, only=matches.updated)
-            updated = self.updates.rows(self._view(rows, is_small=facts.size_bytes <= limit_bytes))
-        inserted = None
-        if has_inserts and facts.rows:
-            inserted = self.inserts.rows(self.source.frame, matched_source_rows(pairs) if matches.positions else None)
-        done = writer.write(updated, inserted)
+        if self._is_upsert and matches.is_one_to_one:
+            done = writer.write_together(self.inserts.rows(self.source.frame, None))
+        else:
+            updated = None
+            if matches.updated:
+                rows = self.target.rows(files, matches.updated, only=matches.updated)
+                updated = self.updates.rows(self._view(rows, is_small=facts.size_bytes <= limit_bytes))
+            inserted = None
+            if has_inserts and facts.rows:
+                others = matched_source_rows(pairs) if matches.positions else None
+                inserted = self.inserts.rows(self.source.frame, others)
+            done = writer.write(updated, inserted)
         times = {
             "materializeSourceTimeMs": materialized_ms,
             "scanTimeMs": scanned_ms - began_ms,

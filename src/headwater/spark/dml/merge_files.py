@@ -92,8 +92,21 @@ class MergeWriter:
         Raises:
             FilterError: the conditions had another answer when they were evaluated again.
         """
-        done = self._written(updated, inserted)
-        copies, removed = self._old_rows(depends_on_matches=inserted is not None)
+        return self._finished(self._written(updated, inserted), depends_on_matches=inserted is not None)
+
+    def write_together(self, rows: TableRows) -> MergedFiles:
+        """Write the new values of all matching rows and the new rows, which need not be told apart.
+
+        Args:
+            rows: all of them.
+        """
+        count = self.matches.count(Fate.UPDATED, Fate.UPDATED_UNMATCHED)
+        written = MergedFiles(self._new_files(rows.frame, rows), updated_rows=count)
+        return self._finished(written, depends_on_matches=True)
+
+    def _finished(self, done: MergedFiles, *, depends_on_matches: bool) -> MergedFiles:
+        """Take the old rows away, and tell the transaction."""
+        copies, removed = self._old_rows(depends_on_matches=depends_on_matches)
         changes: list[AddCdcFile] = []
         if self.target.records_changes and (done.updated or copies):
             changes = write_merge_changes(self.target, self.files, self.matches, done.updated, done.inserted)
@@ -146,8 +159,8 @@ class MergeWriter:
                 target.delete_rows(self.files, {**changed, **nothing}, read)
             return [], []
         target.transaction.reads_paths(self.files.paths[number] for number in read)
-        partial = [number for number, rows in changed.items() if len(rows) != self.files.live_rows(number)]
-        copies = target.write_new(target.rows(self.files, partial, without=changed)) if partial else []
+        partial = {number: rows for number, rows in changed.items() if len(rows) != self.files.live_rows(number)}
+        copies = target.write_copies(self.files, partial) if partial else []
         target.remove(self.files, changed)
         return copies, list(changed)
 

@@ -47,6 +47,8 @@ class Fate(IntEnum):
 
 
 _MATCHED = (Fate.UPDATED, Fate.DELETED)
+_SOURCE = -1
+"""In the place of a file's number: the row is one of the source."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +58,12 @@ class Matches:
     Attributes:
         positions: rows of the target, by what happens to them.
         pairs: how many times a row of the source acts on a matching row of the target.
+        source_rows: how many rows of the source match something, if that was asked for.
     """
 
     positions: dict[Fate, Positions]
     pairs: int
+    source_rows: int | None = None
 
     def rows(self, *fates: Fate) -> Positions:
         """The rows of the target that have one of these fates."""
@@ -93,6 +97,11 @@ class Matches:
         """Whether several rows of the source act on one row of the target."""
         return self.pairs > self.count(*_MATCHED)
 
+    @property
+    def is_one_to_one(self) -> bool:
+        """Whether every row of the source surely acts on one row of the target at most, and the other way round."""
+        return self.pairs == self.source_rows == self.count(*_MATCHED)
+
 
 def pairs_of(view: Joined, clauses: tuple[Clause, ...], *, only_changes: bool) -> DataFrame:
     """Where rows of the target are, what happens to them, and the row of the source that they match, if they do.
@@ -113,19 +122,30 @@ def pairs_of(view: Joined, clauses: tuple[Clause, ...], *, only_changes: bool) -
     return found.where(sf.col(CLAUSE) > int(Fate.STAYS) if only_changes else sf.col(CLAUSE).isNotNull())
 
 
-def find_matches(pairs: DataFrame) -> Matches:
-    """Collect the positions of the rows in pairs. One Spark job."""
+def find_matches(pairs: DataFrame, *, counts_source: bool = False) -> Matches:
+    """Collect the positions of the rows in pairs. One Spark job.
+
+    Args:
+        pairs: from `pairs_of`.
+        counts_source: find out as well how many rows of the source are in pairs.
+    """
     sf = functions()
     counted = _Counted(pairs)
     kinds = len(Fate)
-    # The bitmaps are by file; here one file has a bitmap for each fate.
+    # The bitmaps are by file; here one file has a bitmap for each fate, and the source is one more.
     located = counted.frame.select(
-        (sf.col(FILE_COLUMN) * kinds + sf.col(CLAUSE)).cast("int").alias(FILE_COLUMN), sf.col(ROW_COLUMN)
+        (sf.col(FILE_COLUMN) * kinds + sf.col(CLAUSE)).cast("int").alias(FILE_COLUMN), sf.col(ROW_COLUMN), SOURCE_ROW
     )
+    if counts_source:
+        row = sf.struct(sf.col(FILE_COLUMN), sf.col(ROW_COLUMN))
+        source = sf.struct(sf.lit(_SOURCE).alias(FILE_COLUMN), sf.col(SOURCE_ROW).alias(ROW_COLUMN))
+        located = located.select(sf.inline(sf.array(row, source)))
+    found = matched_positions(located)
+    source_rows = len(found.pop(_SOURCE, ())) if counts_source else None
     positions: dict[Fate, Positions] = {}
-    for number, rows in matched_positions(located).items():
+    for number, rows in found.items():
         positions.setdefault(Fate(number % kinds), {})[number // kinds] = rows
-    return Matches(positions, counted.pairs if positions else 0)
+    return Matches(positions, counted.pairs if positions else 0, source_rows)
 
 
 @contextmanager

@@ -9,13 +9,14 @@ taken (deletion vectors or copy-on-write) is the command's to decide; everything
     found = target.rows(files).where(condition)
     positions = target.matched_positions(found)          # {number of the file: positions of its rows}
     target.delete_rows(files, positions)                 # or, where target.uses_vectors is False:
-    target.add(target.write_new(target.rows(files, positions, without=positions)))
+    target.add(target.write_copies(files, positions))
     target.remove(files, positions)
     target.commit({"predicate": ...}, metrics)
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -33,13 +34,14 @@ from headwater.log.transaction import Transaction
 from headwater.spark.dml.positions import matched_positions
 from headwater.spark.dml.row_files import RowFiles, write_target
 from headwater.spark.dml.target_files import TargetFiles
+from headwater.spark.file_copies import UnreadableInPythonError, can_copy, copy_rows
 from headwater.spark.overwrite import removals
 from headwater.spark.row_tracking import ROW_COMMIT_VERSION, ROW_ID
 from headwater.spark.scan import scan
 from headwater.spark.write_options import user_metadata_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from os import PathLike
 
     from pyroaring import BitMap64
@@ -183,17 +185,19 @@ class DmlTarget:
             (`headwater.log.numbered_part`): the number of the row's file, and the row's position in it.
         """
         chosen = range(len(files)) if numbers is None else sorted(set(numbers))
-        definition = self.definition
-        snapshot = replace(self.snapshot, protocol=definition.protocol, metadata=definition.metadata)
-        part = NumberedPart.numbered(
-            snapshot, [files.paths[n] for n in chosen], chosen, files.vectors_for(chosen, only or {}, without or {})
-        )
         return scan(
             self.spark,
-            part,
+            self._part(files, chosen, only or {}, without or {}),
             selection=selection,
             row_tracking=self.tracks_rows,
             storage_options=self.storage_options,
+        )
+
+    def _part(self, files: TargetFiles, numbers: Sequence[int], only: Positions, without: Positions) -> NumberedPart:
+        definition = self.definition
+        snapshot = replace(self.snapshot, protocol=definition.protocol, metadata=definition.metadata)
+        return NumberedPart.numbered(
+            snapshot, [files.paths[n] for n in numbers], numbers, files.vectors_for(numbers, only, without)
         )
 
     def written_rows(self, adds: Collection[Add]) -> DataFrame:
@@ -221,6 +225,27 @@ class DmlTarget:
             identities: identity columns that get new values in these rows.
         """
         return self._files(identities).write_rows(frame)
+
+    @property
+    def copies_fast(self) -> bool:
+        """Whether rows that stay as they are can be copied without Spark's reader and writer."""
+        return can_copy(self.snapshot)
+
+    def write_copies(self, files: TargetFiles, changed: Positions) -> list[Add]:
+        """Write the rows of files that stay as they are into new files, for `add`.
+
+        Args:
+            files: candidates.
+            changed: the files, and the rows in them that do not stay.
+        """
+        if self.copies_fast:
+            target = self._files().target
+            part = self._part(files, sorted(changed), {}, changed)
+            with suppress(UnreadableInPythonError):  # some files only Spark can read: let it copy all of them
+                return copy_rows(
+                    self.spark, part, target, row_tracking=self.tracks_rows, storage_options=self.storage_options
+                )
+        return self.write_new(self.rows(files, changed, without=changed))
 
     def write_changes(self, frame: DataFrame) -> list[AddCdcFile]:
         """Write change data files: the table's columns, and `_change_type`.

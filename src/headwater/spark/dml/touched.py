@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from headwater.spark.dml.target import DmlTarget, Positions
     from headwater.spark.dml.target_files import TargetFiles
 
+_MANY_ROWS = 100_000
+_MANY_TIMES = 4
+
 
 @dataclass(frozen=True)
 class Touched:
@@ -55,6 +58,14 @@ class Touched:
         if None in counts:
             return None
         return sum(count for count in counts if count is not None) - sum(map(len, self.partial.values()))
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the files hold many rows that do not match, and far fewer that do."""
+        copied = self.copied_rows
+        if self.whole or copied is None or copied < _MANY_ROWS:
+            return False
+        return copied > _MANY_TIMES * sum(map(len, self.partial.values()))
 
 
 def find_touched(target: DmlTarget, condition: Condition) -> Touched:

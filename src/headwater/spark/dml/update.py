@@ -122,7 +122,8 @@ def _updated(change: Update, touched: Touched) -> dict[str, int]:
 def _written(change: Update, touched: Touched, *, rewrites: bool) -> _Files:
     """Write the rows with new values; and those that share a file with them, if files are written again."""
     target, condition = change.target, change.condition
-    if rewrites and condition.is_stable and not target.records_changes:
+    apart = target.records_changes or not condition.is_stable or (target.copies_fast and touched.is_sparse)
+    if rewrites and not apart:
         rows = target.rows(touched.files, touched.numbers)
         return _Files(target.write_new(change.rows(rows, condition.matches())))
     found = target.rows(touched.files, touched.numbers, only=touched.partial)
@@ -131,8 +132,7 @@ def _written(change: Update, touched: Touched, *, rewrites: bool) -> _Files:
     new = target.write_new(change.rows(found, functions().lit(True)))
     if not rewrites:
         return _Files(new)
-    rest = target.rows(touched.files, touched.partial, without=touched.partial)
-    return _Files(new, target.write_new(rest))
+    return _Files(new, target.write_copies(touched.files, touched.partial))
 
 
 def _changes(target: DmlTarget, touched: Touched, new: list[Add]) -> list[AddCdcFile]:

@@ -1,0 +1,111 @@
+"""Rows that stay as they are go from file to file without Spark; what only Spark can read, Spark copies."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import headwater as hw
+from headwater.log.actions import Add
+from headwater.spark import file_copies
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[list[Add]]:
+    """What every call of `copy_rows` gave."""
+    calls: list[list[Add]] = []
+
+    def counted(*arguments: Any, **options: Any) -> list[Add]:
+        found = file_copies.copy_rows(*arguments, **options)
+        calls.append(found)
+        return found
+
+    monkeypatch.setattr("headwater.spark.dml.target.copy_rows", counted)
+    return calls
+
+
+def files_of(path: Path) -> Any:
+    return hw.open_log(path).files()
+
+
+def test_little_data_is_copied_into_one_file(spark: SparkSession, tmp_path: Path, copied: list[list[Add]]) -> None:
+    frame = spark.range(100).selectExpr("cast(id as int) id", "concat('v', id) v")
+    hw.write(frame.repartitionByRange(5, "id"), tmp_path)
+    hw.DeltaTable.forPath(spark, tmp_path).delete("id % 20 = 3")
+    assert [len(adds) for adds in copied] == [1]
+    assert files_of(tmp_path).num_rows == 1
+    assert {row.id for row in hw.read(spark, tmp_path).collect()} == {n for n in range(100) if n % 20 != 3}
+
+
+def test_copies_have_statistics_and_partition_values(
+    spark: SparkSession, tmp_path: Path, copied: list[list[Add]]
+) -> None:
+    rows = [(1, "a b/c", 1.5), (2, "a b/c", float("nan")), (3, None, -0.5), (4, None, None)]
+    hw.write(spark.createDataFrame(rows, "id int, p string, x double").coalesce(1), tmp_path, partition_by=["p"])
+    hw.DeltaTable.forPath(spark, tmp_path).delete("id in (2, 3)")
+    assert sorted((add.partition_values["p"] or "") for adds in copied for add in adds) == ["", "a b/c"]
+    assert hw.open_log(tmp_path).files(where="id = 1").num_rows == 1
+    assert sorted(tuple(row) for row in hw.read(spark, tmp_path).select("id", "x").collect()) == [(1, 1.5), (4, None)]
+
+
+@pytest.mark.parametrize("mode", ["name", "id"])
+def test_copies_have_the_columns_of_now(
+    spark: SparkSession, tmp_path: Path, mode: str, copied: list[list[Add]]
+) -> None:
+    properties = {"delta.columnMapping.mode": mode, "delta.enableTypeWidening": "true"}
+    frame = spark.createDataFrame(
+        [(1, "a", (1, [2])), (2, "b", (3, [4]))], "id int, v string, s struct<a:int,b:array<int>>"
+    )
+    hw.write(frame.coalesce(1), tmp_path, properties=properties)
+    table = hw.DeltaTable.forPath(spark, tmp_path)
+    table.renameColumn("v", "w w")
+    table.dropColumns("s.b")
+    table.addColumns({"extra": "date"})
+    hw.write(spark.createDataFrame([(2**40, "c")], "id long, `w w` string"), tmp_path, mode="append", merge_schema=True)
+    table.delete("id = 2")
+    assert copied, "nothing was copied"
+    assert sorted(map(tuple, hw.read(spark, tmp_path).select("id", "`w w`", "s.a", "extra").collect()), key=str) == [
+        (1, "a", 1, None),
+        (2**40, "c", None, None),
+    ]
+
+
+def test_row_ids_stay(spark: SparkSession, tmp_path: Path, copied: list[list[Add]]) -> None:
+    frame = spark.range(10).selectExpr("cast(id as int) id")
+    hw.write(frame.coalesce(1), tmp_path, properties={"delta.enableRowTracking": "true"})
+
+    def ids() -> dict[int, tuple[int, int]]:
+        rows = hw.read(spark, tmp_path, row_tracking=True).collect()
+        return {row.id: (row._row_id, row._row_commit_version) for row in rows}
+
+    before = ids()
+    hw.DeltaTable.forPath(spark, tmp_path).delete("id = 3")
+    hw.DeltaTable.forPath(spark, tmp_path).delete("id = 7")  # the ids are in the file now
+    assert len(copied) == 2
+    assert ids() == {number: both for number, both in before.items() if number not in (3, 7)}
+
+
+def test_files_of_the_old_calendar_are_copied_by_spark(
+    spark: SparkSession, tmp_path: Path, copied: list[list[Add]]
+) -> None:
+    rows = [(1, dt.date(1500, 3, 1)), (2, dt.date(1400, 2, 28)), (3, dt.date(2020, 1, 1))]
+    name = "spark.sql.parquet.datetimeRebaseModeInWrite"
+    old = spark.conf.get(name)
+    spark.conf.set(name, "LEGACY")
+    try:
+        spark.createDataFrame(rows, "id int, d date").coalesce(1).write.parquet(str(tmp_path / "t"))
+    finally:
+        spark.conf.set(name, str(old))
+    hw.DeltaTable.convertToDelta(spark, f"parquet.`{tmp_path / 't'}`")
+    hw.DeltaTable.forPath(spark, tmp_path / "t").delete("id = 3")
+    assert copied == []
+    assert sorted(tuple(row) for row in hw.read(spark, tmp_path / "t").collect()) == rows[:2]
