@@ -184,6 +184,7 @@ def _contended(peer: str) -> Operation:
 
 OPERATIONS: dict[str, Peers] = {
     "alone": {HEADWATER: _alone(HEADWATER, HEADWATER_IMPORTS), DELTALAKE: _alone(DELTALAKE, DELTALAKE_IMPORTS)},
+    "long": {HEADWATER: _alone(HEADWATER, HEADWATER_IMPORTS)},
     "contended": {HEADWATER: _contended(HEADWATER), DELTALAKE: _contended(DELTALAKE)},
 }
 

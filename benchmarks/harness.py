@@ -92,6 +92,8 @@ class Case:
     """For peers that do something else on purpose: what is true of theirs."""
     max_runs: int | None = None
     """For cases that take long: measurements at most."""
+    min_runs: int = 0
+    """For cases that take little: measurements at least, because their ratios are noisy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +186,7 @@ def measure_cases(
         measured: dict[str, list[Measurement]] = {}
         errors: list[str] = []
         wanted = {peer: how for peer, how in operations[case.operation].items() if peer not in without}
-        for turn in range(-warmups, min(runs, case.max_runs or runs)):
+        for turn in range(-warmups, max(case.min_runs, min(runs, case.max_runs or runs))):
             for peer, how in list(wanted.items())[:: -1 if warmups and turn % 2 else 1]:
                 try:
                     one = measure(module, case, peer, how)

@@ -222,3 +222,17 @@ def test_ratio_of_warm_sessions_is_the_median_of_the_rounds() -> None:
 
     assert report.ratio(found, "deltalake") == 2.0
     assert report.ratio(outcome(ours[0], theirs[0]), "deltalake") == 1.0
+
+
+@pytest.mark.parametrize(("limits", "expected"), [({}, 3), ({"max_runs": 2}, 2), ({"min_runs": 5}, 5)])
+def test_a_case_may_ask_for_fewer_or_more_rounds(limits: dict[str, int], expected: int) -> None:
+    case = Case("title", "open", "[]", "10k files", {}, **limits)
+    operation = Operation((), lambda _state: None, lambda _result: {})
+    taken: list[str] = []
+
+    def measure(_module: str, _case: Case, peer: str, _how: Any) -> Measurement:
+        taken.append(peer)
+        return measured(answer={})
+
+    assert len(list(measure_cases(MODULE, {"open": {"headwater": operation}}, [case], runs=3, measure=measure))) == 1
+    assert len(taken) == expected
