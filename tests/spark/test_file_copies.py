@@ -21,15 +21,17 @@ pytestmark = pytest.mark.spark
 
 @pytest.fixture
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[list[Add]]:
-    """What every call of `copy_rows` gave."""
+    """The files that each job wrote which copied rows without Spark."""
     calls: list[list[Add]] = []
 
-    def counted(*arguments: Any, **options: Any) -> list[Add]:
-        found = file_copies.copy_rows(*arguments, **options)
+    written = file_copies.Copies._written
+
+    def counted(copies: file_copies.Copies, num_tasks: int | None) -> list[Add]:
+        found = written(copies, num_tasks)
         calls.append(found)
         return found
 
-    monkeypatch.setattr("headwater.spark.dml.target.copy_rows", counted)
+    monkeypatch.setattr(file_copies.Copies, "_written", counted)
     return calls
 
 
@@ -109,3 +111,23 @@ def test_files_of_the_old_calendar_are_copied_by_spark(
     hw.DeltaTable.forPath(spark, tmp_path / "t").delete("id = 3")
     assert copied == []
     assert sorted(tuple(row) for row in hw.read(spark, tmp_path / "t").collect()) == rows[:2]
+
+
+def test_compaction_copies_too(spark: SparkSession, tmp_path: Path, copied: list[list[Add]]) -> None:
+    frame = spark.range(100).selectExpr("cast(id as int) id", "cast(id % 2 as string) p")
+    properties = {"delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true"}
+    hw.write(frame.repartitionByRange(4, "id"), tmp_path, partition_by=["p"], properties=properties)
+    table = hw.DeltaTable.forPath(spark, tmp_path)
+    table.delete("id % 10 = 3")
+
+    def ids() -> dict[int, int]:
+        return {row.id: row._row_id for row in hw.read(spark, tmp_path, row_tracking=True).collect()}
+
+    before = ids()
+    table.optimize().executeCompaction()
+    assert [len(adds) for adds in copied] == [1, 1]
+    assert ids() == before
+    assert len(before) == 90
+    files = files_of(tmp_path)
+    assert files.num_rows == 2
+    assert files.column("deletionVector").null_count == 2

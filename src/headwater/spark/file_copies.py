@@ -7,7 +7,7 @@ name or id, types widened, deleted rows left out, row ids kept.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from headwater.spark.task_writer import RESULT_SCHEMA, write_rows
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
@@ -32,10 +32,61 @@ if TYPE_CHECKING:
     from headwater.log.snapshot import Snapshot
     from headwater.spark.write_target import WriteTarget
 
-__all__ = ["UnreadableInPythonError", "can_copy", "copy_rows"]
-
 _MIN_TASKS = 8
 _SMALL_FILE_BYTES = 8 * 2**20
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Rows to copy.
+
+    Attributes:
+        spark: the session, of either kind.
+        snapshot: the rows: a snapshot, or a part of one.
+        target: where the files go.
+        row_tracking: whether rows keep their ids and commit versions.
+        storage_options: options of the object store.
+    """
+
+    spark: SparkSession
+    snapshot: Snapshot
+    target: WriteTarget
+    row_tracking: bool = False
+    storage_options: Mapping[str, str] | None = None
+
+    def write(self, by_spark: Callable[[], list[Add]], *, num_tasks: int | None = None) -> list[Add]:
+        """Write the rows into new files. One Spark job.
+
+        Args:
+            by_spark: writes the same rows by Spark's reader and writer, which understand what Arrow does not.
+            num_tasks: how many tasks share the work, each of which writes files of its own; by default as many as the
+                data are worth.
+
+        Raises:
+            StorageError: a file could not be read or written.
+        """
+        if not can_copy(self.snapshot):
+            return by_spark()
+        try:
+            return self._written(num_tasks)
+        except UnreadableInPythonError:
+            return by_spark()
+
+    def _written(self, num_tasks: int | None) -> list[Add]:
+        wanted = Wanted(Selection(), True, self.row_tracking, {}, self.storage_options)
+        read_plan, _, rows = planned_read(self.spark, self.snapshot, wanted)
+        read_plan = replace(read_plan, located=False)
+        names = materialized_names(self.target.properties) if self.row_tracking else {}
+        hidden = tuple(StructField(name, LONG) for name in names.values())
+        plan = file_plan(self.spark, replace(self.target, hidden=hidden))
+
+        def copy(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            held = read_splits(read_plan, batches)
+            renamed = (batch.rename_columns([names.get(n, n) for n in batch.schema.names]) for batch in held)
+            return write_rows(plan, renamed)
+
+        tasks = dealt_splits(self.spark, rows, *_task_limits(rows, num_tasks))
+        return write_results(tasks.mapInArrow(copy, RESULT_SCHEMA), plan)
 
 
 def can_copy(snapshot: Snapshot) -> bool:
@@ -43,37 +94,9 @@ def can_copy(snapshot: Snapshot) -> bool:
     return parse_uri(snapshot.uri).kind == "local"
 
 
-def copy_rows(
-    spark: SparkSession,
-    snapshot: Snapshot,
-    target: WriteTarget,
-    *,
-    row_tracking: bool = False,
-    storage_options: Mapping[str, str] | None = None,
-) -> list[Add]:
-    """Write the rows of a snapshot, or of a part of one, into new files. One Spark job.
-
-    Args:
-        spark: the session, of either kind.
-        snapshot: the rows.
-        target: where the files go.
-        row_tracking: whether rows keep their ids and commit versions.
-        storage_options: options of the object store.
-
-    Raises:
-        UnreadableInPythonError: a file holds something that only Spark's own reader understands.
-        StorageError: a file could not be read or written.
-    """
-    read_plan, _, rows = planned_read(spark, snapshot, Wanted(Selection(), True, row_tracking, {}, storage_options))
-    read_plan = replace(read_plan, located=False)
-    names = materialized_names(target.properties) if row_tracking else {}
-    plan = file_plan(spark, replace(target, hidden=tuple(StructField(name, LONG) for name in names.values())))
-
-    def copy(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        held = read_splits(read_plan, batches)
-        return write_rows(plan, (batch.rename_columns([names.get(n, n) for n in batch.schema.names]) for batch in held))
-
-    # Few tasks for little data, because each of them makes a file.
+def _task_limits(rows: pa.Table, num_tasks: int | None) -> tuple[int, int | None]:
+    """How many tasks there are at least, and at most: few for little data, because each of them makes a file."""
+    if num_tasks is not None:
+        return num_tasks, num_tasks
     size_bytes = pc.sum(rows.column("size")).as_py() or 0
-    tasks = dealt_splits(spark, rows, min(_MIN_TASKS, 1 + size_bytes // _SMALL_FILE_BYTES))
-    return write_results(tasks.mapInArrow(copy, RESULT_SCHEMA), plan)
+    return min(_MIN_TASKS, 1 + size_bytes // _SMALL_FILE_BYTES), None

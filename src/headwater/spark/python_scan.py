@@ -107,17 +107,24 @@ def read_in_python(
     return frame
 
 
-def dealt_splits(spark: SparkSession, rows: pa.Table, min_tasks: int = _MIN_TASKS) -> DataFrame:
+def dealt_splits(
+    spark: SparkSession, rows: pa.Table, min_tasks: int = _MIN_TASKS, max_tasks: int | None = None
+) -> DataFrame:
     """The splits of files, dealt out to tasks, for `read_splits`.
 
     Args:
         spark: the session, of either kind.
         rows: the files, as for `read_in_python`.
         min_tasks: how many tasks there shall be even for little work.
+        max_tasks: how many there may be for much.
     """
     splits = _splits(rows)
     # One partition first: what comes from a single one is dealt out evenly.
-    return spark.createDataFrame(splits).coalesce(1).repartition(_task_count(splits, min_tasks))
+    return (
+        spark.createDataFrame(splits)
+        .coalesce(1)
+        .repartition(min(_task_count(splits, min_tasks), max_tasks or splits.num_rows))
+    )
 
 
 class _Descriptors:

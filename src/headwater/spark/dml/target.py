@@ -16,7 +16,6 @@ taken (deletion vectors or copy-on-write) is the command's to decide; everything
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -34,7 +33,7 @@ from headwater.log.transaction import Transaction
 from headwater.spark.dml.positions import matched_positions
 from headwater.spark.dml.row_files import RowFiles, write_target
 from headwater.spark.dml.target_files import TargetFiles
-from headwater.spark.file_copies import UnreadableInPythonError, can_copy, copy_rows
+from headwater.spark.file_copies import Copies, can_copy
 from headwater.spark.overwrite import removals
 from headwater.spark.row_tracking import ROW_COMMIT_VERSION, ROW_ID
 from headwater.spark.scan import scan
@@ -238,14 +237,9 @@ class DmlTarget:
             files: candidates.
             changed: the files, and the rows in them that do not stay.
         """
-        if self.copies_fast:
-            target = self._files().target
-            part = self._part(files, sorted(changed), {}, changed)
-            with suppress(UnreadableInPythonError):  # some files only Spark can read: let it copy all of them
-                return copy_rows(
-                    self.spark, part, target, row_tracking=self.tracks_rows, storage_options=self.storage_options
-                )
-        return self.write_new(self.rows(files, changed, without=changed))
+        part = self._part(files, sorted(changed), {}, changed)
+        copies = Copies(self.spark, part, self._files().target, self.tracks_rows, self.storage_options)
+        return copies.write(lambda: self.write_new(self.rows(files, changed, without=changed)))
 
     def write_changes(self, frame: DataFrame) -> list[AddCdcFile]:
         """Write change data files: the table's columns, and `_change_type`.

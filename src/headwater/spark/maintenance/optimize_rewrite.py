@@ -20,6 +20,7 @@ from headwater.log.schema import StructType
 from headwater.log.snapshot import Snapshot
 from headwater.log.snapshot_part import SnapshotPart
 from headwater.spark.dml.row_files import RowFiles, write_target
+from headwater.spark.file_copies import Copies
 from headwater.spark.file_plan import TARGET_SIZE_PROPERTY
 from headwater.spark.maintenance.optimize_layout import laid_out
 from headwater.spark.maintenance.optimize_plan import CLUSTERED_BY_TAG, PROVIDER
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from headwater.log.actions import Add
     from headwater.log.expressions import Expression
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 _RANDOMIZE = "delta.randomizeFilePrefixes"
 _MANY_FILES = 200
 _TINY_BYTES = 2**20
-"""Of many tiny files, opening them takes longer than a shuffle of their rows: then all cores read."""
 
 
 @dataclass(frozen=True)
@@ -72,18 +72,27 @@ class GroupRewriter:
 
     def rewrite(self, group: FileGroup) -> list[Add]:
         """Write the rows of a group to new files; the `add` actions for them."""
-        snapshot = self.snapshot
+        snapshot, target = self.snapshot, self._target(group)
         part = GroupPart.of_files(snapshot, group.files)
         tracked = is_active("rowTracking", snapshot.protocol, snapshot.metadata)
-        frame = scan(self.spark, part, row_tracking=tracked, storage_options=self.storage_options)
-        if group.num_files > 1 or group.cells_per_file > 1:
-            frame = laid_out(frame, self.layout.columns, group.num_files, group.cells_per_file, group.num_rows)
-        elif group.files.num_rows >= _MANY_FILES and group.size_bytes < group.files.num_rows * _TINY_BYTES:
-            frame = frame.repartition(1)
+
+        def by_spark() -> list[Add]:
+            frame = scan(self.spark, part, row_tracking=tracked, storage_options=self.storage_options)
+            return RowFiles(target).write_rows(self._in_order(frame, group))
+
+        is_in_order = group.num_files == 1 and group.cells_per_file == 1
+        if is_in_order and not _is_dust(group):
+            copies = Copies(self.spark, part, target, tracked, self.storage_options)
+            adds = copies.write(by_spark, num_tasks=1)
         else:
-            frame = frame.coalesce(1)
-        adds = RowFiles(self._target(group)).write_rows(frame)
+            adds = by_spark()
         return [self._marked(add, group) for add in adds]
+
+    def _in_order(self, frame: DataFrame, group: FileGroup) -> DataFrame:
+        """The rows of a group, each file's in a task of its own."""
+        if group.num_files > 1 or group.cells_per_file > 1:
+            return laid_out(frame, self.layout.columns, group.num_files, group.cells_per_file, group.num_rows)
+        return frame.repartition(1) if _is_dust(group) else frame.coalesce(1)
 
     def _target(self, group: FileGroup) -> WriteTarget:
         snapshot = self.snapshot
@@ -116,6 +125,12 @@ class GroupRewriter:
             clustering_provider=None if clustered is None else PROVIDER,
             tags=None if clustered is None else {CLUSTERED_BY_TAG: clustered},
         )
+
+
+def _is_dust(group: FileGroup) -> bool:
+    """Whether a group has many tiny files: to open them takes longer than to shuffle their rows, so all cores read."""
+    count = int(group.files.num_rows)
+    return count >= _MANY_FILES and group.size_bytes < count * _TINY_BYTES
 
 
 def _is_true(where: str | Expression | None) -> bool:
