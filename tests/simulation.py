@@ -32,6 +32,8 @@ from headwater.storage.faults import (
 )
 
 START_MS = 1_700_000_000_000
+LONGEST_LAG_MS = 3_600_000
+"""No listing lags behind by hours: cleanup relies on it that one shows what is older than a day."""
 MOST_STEPS = 20_000
 """A history that takes longer does not end."""
 
@@ -186,6 +188,8 @@ class World:
     store: SimulatedStore = field(init=False)
     shared: FaultyStore = field(init=False)
     ids: int = 0
+    hidden_ms: int = START_MS
+    """When a key was hidden last."""
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -217,7 +221,10 @@ class World:
 
     def _lagging(self, call: Call) -> Action | None:
         if call.operation in ("put", "put_if_absent") and self.chance.random() < self.odds.hidden:
+            self.hidden_ms = self.scheduler.now_ms
             return HideFromListings(self.chance.randint(1, 3))
+        if call.operation == "list_from" and self.scheduler.now_ms - self.hidden_ms > LONGEST_LAG_MS:
+            self.shared.show_all()
         return None
 
     def _fault(self) -> Action | None:

@@ -146,6 +146,14 @@ def test_hidden_key_appears_some_listings_later(inner: ObjectStore) -> None:
     assert keys(inner) == ["a", "d/b"]
 
 
+def test_hidden_keys_can_be_shown_at_once(inner: ObjectStore) -> None:
+    store = FaultyStore(inner, script(Fault(HideFromListings(9), operation="put*", key="d/b")))
+    store.put_if_absent("d/b", b"1")
+    assert keys(store) == ["a"]
+    store.show_all()
+    assert keys(store) == ["a", "d/b"]
+
+
 def test_truncation_of_reads_and_writes(inner: ObjectStore) -> None:
     store = FaultyStore(inner, script(Fault(Truncate(2), key="[ab]", nth=1)))
     assert store.get("a") == b"12"

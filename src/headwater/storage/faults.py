@@ -238,6 +238,11 @@ class FaultyStore:
             with self._lock:
                 self._hidden[key] = action.listings
 
+    def show_all(self) -> None:
+        """Let listings show every key again."""
+        with self._lock:
+            self._hidden.clear()
+
     def _still_hidden(self, key: str) -> bool:
         with self._lock:
             left = self._hidden.get(key, 0)
