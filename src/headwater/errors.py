@@ -38,6 +38,10 @@ class StorageThrottledError(StorageError):
     """The store asked to slow down (or did not answer), and kept doing so through every bounded retry."""
 
 
+class StorageTimeoutError(StorageError):
+    """Reading took longer than its time limit allows."""
+
+
 class InvalidUriError(StorageError, ValueError):
     """The table location or its storage options cannot be understood."""
 
@@ -178,6 +182,10 @@ class ProtocolChangedException(DeltaConcurrentModificationException):
 # --- maintenance --------------------------------------------------------------------------------------
 
 
+class LogCleanupError(HeadwaterError):
+    """A log file that is not needed any more could not be deleted, and the table's options make that an error."""
+
+
 class RetentionError(HeadwaterError, ValueError):
     """A retention of VACUUM that is negative, or so short that readers and writers at work could lose files."""
 
@@ -192,3 +200,40 @@ class MissingFilesError(HeadwaterError):
     def __init__(self, message: str, paths: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.paths = paths
+
+
+# --- search -------------------------------------------------------------------------------------------
+
+
+class SearchQueryError(HeadwaterError, ValueError):
+    """A search query that cannot be understood, or that asks something that the index cannot answer.
+
+    Attributes:
+        position: where in the query's text, counted in characters from 0; None when there is no text.
+    """
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
+
+    def __reduce__(self) -> tuple[type[SearchQueryError], tuple[str, int | None]]:
+        return type(self), (str(self), self.position)
+
+
+class SearchConfigError(HeadwaterError, ValueError):
+    """A field of a search index is configured in a way that is unknown, contradicts itself or does not fit its column."""
+
+
+class CorruptSplitError(HeadwaterError):
+    """A split is damaged, cut off or no split at all. The message names the file and the part.
+
+    Attributes:
+        path: the split.
+    """
+
+    def __init__(self, message: str, path: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+
+    def __reduce__(self) -> tuple[type[CorruptSplitError], tuple[str, str]]:
+        return type(self), (str(self), self.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.errors import TableNotFoundError
 from headwater.features.context import table_context
 from headwater.log.opening import open_snapshot
 
@@ -25,7 +26,7 @@ def open_log(
     *,
     trust_checksum: bool = False,
 ) -> Snapshot:
-    """Open a Delta table's log, without Spark.
+    """Open a table's log, without Spark: that of a Delta table or of a search table, whichever is there.
 
     Cheap whatever the size of the table: files and statistics are read when they are asked for.
 
@@ -41,7 +42,7 @@ def open_log(
         A `Snapshot`, which never changes; `snapshot.refresh()` gives the newest one.
 
     Raises:
-        TableNotFoundError: there is no Delta table.
+        TableNotFoundError: there is neither a Delta table nor a search table.
         VersionNotFoundError: the version or timestamp is outside what the log can reconstruct.
         UnsupportedProtocolError: the table needs a feature that is not supported; the message names it.
         CorruptLogError: the log is damaged; the message names the file.
@@ -53,4 +54,11 @@ def open_log(
         (3, 12)
     """
     ctx = table_context(path, storage_options, trust_checksum=trust_checksum)
-    return open_snapshot(ctx, version=version, timestamp=timestamp)
+    try:
+        return open_snapshot(ctx, version=version, timestamp=timestamp)
+    except TableNotFoundError:
+        from headwater.search.table_log import is_search_table, open_search_log
+
+        if not is_search_table(path, storage_options):
+            raise
+        return open_search_log(path, version, timestamp, storage_options)

@@ -21,7 +21,10 @@ DEFAULT_LIMIT = 50
 """Files that people see unless they ask for more."""
 
 _BATCH = 4096
-_SHOWN = ("path", "partitionValues", "size", "stats", "deletionVector")
+_SHOWN = ("path", "partitionValues", "size", "stats", "deletionVector", "numRecords")
+
+
+_MAPS = ("tags", "minValues", "maxValues")
 
 
 class _RowCount(msgspec.Struct, rename="camel"):
@@ -48,7 +51,8 @@ def show_files(snapshot: Snapshot, where: str | None, limit: int | None, *, as_j
         output.write_json_array(file_objects(snapshot, found))
         return
     with output.waiting("Reading the list of files"):
-        found = snapshot.files(where, columns=_SHOWN)
+        known = snapshot.ctx.format.file_columns
+        found = snapshot.files(where, columns=[name for name in _SHOWN if name in known])
         summary = _summary(snapshot, found)
     shown = found.slice(0, limit or DEFAULT_LIMIT)
     out = output.console()
@@ -72,11 +76,15 @@ def file_objects(snapshot: Snapshot, found: pa.Table) -> Iterator[dict[str, Any]
         for row in batch.to_pylist():
             values = dict(row["partitionValues"] or ())
             row["partitionValues"] = values
-            if row.get("tags") is not None:
-                row["tags"] = dict(row["tags"])
-            # An empty text is a null (spec: "Partition Value Serialization").
-            row["partition"] = {name: values.get(physical) or None for name, physical in names}
-            row["rows"] = _rows(row["stats"], row["deletionVector"])
+            for name in _MAPS:
+                if row.get(name) is not None:
+                    row[name] = dict(row[name])
+            row["partition"] = {name: values.get(physical) for name, physical in names}
+            if snapshot.shape.empty_text_is_null:  # spec: "Partition Value Serialization"
+                row["partition"] = {name: value or None for name, value in row["partition"].items()}
+            row["rows"] = row.get("numRecords")
+            if row["rows"] is None:
+                row["rows"] = _rows(row["stats"], row.get("deletionVector"))
             yield row
 
 
@@ -110,18 +118,19 @@ def _table(snapshot: Snapshot, shown: pa.Table) -> Table:
     table.add_column("path")
     if snapshot.partition_columns:
         table.add_column("partition", style="cyan", overflow="fold")
-    for name in ("size", "rows", "DV"):
+    has_vectors = "deletionVector" in shown.column_names
+    for name in ("size", "rows", *(["DV"] if has_vectors else [])):
         table.add_column(name, justify="right", no_wrap=True)
     for row in file_objects(snapshot, shown):
         partition = ", ".join(
             f"{name}={'null' if value is None else value}" for name, value in row["partition"].items()
         )
-        vector = row["deletionVector"]
+        vector = row.get("deletionVector")
         cells = [
             *([formats.clean(partition)] if snapshot.partition_columns else []),
             formats.size(row["size"]),
             "?" if row["rows"] is None else f"{row['rows']:,}",
-            "" if vector is None else f"-{vector['cardinality']:,}",
+            *(["" if vector is None else f"-{vector['cardinality']:,}"] if has_vectors else []),
         ]
         table.add_row(ShortPath(formats.clean(row["path"])), *map(Text, cells))
     return table

@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from headwater.cli import output
 from headwater.cli.histogram import histogram
 from headwater.cli.verify import checksum_state
+from headwater.log.log_format import DELTA
 
 if TYPE_CHECKING:
     from headwater.log.snapshot import Snapshot
@@ -57,7 +58,13 @@ def describe(snapshot: Snapshot) -> dict[str, Any]:
         "domain_metadata": snapshot.domain_metadata,
         "log": _log(snapshot),
         "checksum": checksum_state(snapshot),
+        **({} if snapshot.ctx.format is DELTA else _of_dialect(snapshot)),
     }
+
+
+def _of_dialect(snapshot: Snapshot) -> dict[str, Any]:
+    """What is only to be said about tables that are not Delta's."""
+    return {"format": snapshot.ctx.format.name, "merge_skips": list(snapshot.merge_skips.values())}
 
 
 def _log(snapshot: Snapshot) -> dict[str, Any]:

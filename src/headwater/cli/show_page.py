@@ -14,6 +14,7 @@ from headwater.cli.schema_tree import schema_rows
 from headwater.cli.show import NEWEST_COMMITS, title
 from headwater.cli.verify import checksum_state
 from headwater.features.registry import FEATURES
+from headwater.log.log_format import DELTA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -30,7 +31,7 @@ _MANY = 10
 """Application transactions that are shown."""
 _LONGEST = 400
 """Characters of a property's or domain's value that are shown."""
-_CHECKPOINTS = {"classic": "one file", "multipart": "in parts", "uuid": "V2"}
+_CHECKPOINTS = {"classic": "one file", "multipart": "in parts", "uuid": "V2", "json": "JSON"}
 _CHECKSUMS = {"found": "found", "missing": "none", "damaged": "damaged: 'headwater verify' says more"}
 
 
@@ -79,6 +80,8 @@ def _facts(snapshot: Snapshot) -> Table:
 def _fact_lines(snapshot: Snapshot) -> Iterator[tuple[str, str | Text]]:
     age = formats.ago(snapshot.timestamp, snapshot.ctx.clock_ms())
     when = f"{formats.moment(snapshot.timestamp)}, {age}"
+    if snapshot.ctx.format is not DELTA:
+        yield "table", snapshot.ctx.format.title
     yield "version", Text.assemble((str(snapshot.version), "bold cyan"), f"  ({when})")
     files = formats.count(snapshot.num_files, "file")
     average = f" ({formats.size(snapshot.size_bytes // snapshot.num_files)} on average)" if snapshot.num_files else ""
@@ -88,17 +91,20 @@ def _fact_lines(snapshot: Snapshot) -> Iterator[tuple[str, str | Text]]:
         "protocol",
         f"reader version {protocol.min_reader_version}, writer version {protocol.min_writer_version}",
     )
-    yield from _features(protocol)
+    yield from _features(protocol, implied=snapshot.ctx.format is DELTA)
     if snapshot.partition_columns:
         yield "partitioned by", formats.clean(", ".join(snapshot.partition_columns))
     yield "log", _log(snapshot)
-    yield "checksum", _CHECKSUMS[checksum_state(snapshot)]
+    if snapshot.ctx.format.has_checksums:
+        yield "checksum", _CHECKSUMS[checksum_state(snapshot)]
+    if snapshot.merge_skips:
+        yield "left out of merges", formats.count(len(snapshot.merge_skips), "split")
     if snapshot.metadata.created_time is not None:
         yield "created", formats.moment(snapshot.metadata.created_time)
     yield "id", formats.clean(snapshot.metadata.id)
 
 
-def _features(protocol: Protocol) -> Iterator[tuple[str, str]]:
+def _features(protocol: Protocol, *, implied: bool) -> Iterator[tuple[str, str]]:
     """Features by who must understand them; those that old protocol versions imply are said to be implied."""
     reader = sorted(protocol.reader_features or ())
     writer = sorted(set(protocol.writer_features or ()) - set(reader))
@@ -109,15 +115,15 @@ def _features(protocol: Protocol) -> Iterator[tuple[str, str]]:
             "writer features" if reader else "features",
             formats.clean(", ".join(writer) + ("" if reader else " (writers only)")),
         )
-    if protocol.writer_features is None:
-        implied = [
+    if protocol.writer_features is None and implied:
+        names = [
             feature.name
             for feature in FEATURES.values()
             if feature.legacy_writer_version is not None
             and feature.legacy_writer_version <= protocol.min_writer_version
         ]
-        if implied:
-            yield "features", ", ".join(implied) + " (implied)"
+        if names:
+            yield "features", ", ".join(names) + " (implied)"
 
 
 def _log(snapshot: Snapshot) -> str:

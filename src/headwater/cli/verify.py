@@ -1,4 +1,4 @@
-"""`headwater verify`: does the log agree with the checksum that its writer left beside it?"""
+"""`headwater verify`: does the log agree with itself, and with the checksum that its writer left beside it?"""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ if TYPE_CHECKING:
 
     from headwater.log.snapshot import Snapshot
 
-ChecksumState = Literal["found", "missing", "damaged"]
+ChecksumState = Literal["found", "missing", "damaged", "not applicable"]
 
 _LONGEST = 300
 """Characters of a value that are shown; JSON has all of them."""
 
 
 def checksum_state(snapshot: Snapshot) -> ChecksumState:
-    """Whether the version has a checksum file."""
+    """Whether the version has a checksum file, in a log that has such files at all."""
+    if not snapshot.ctx.format.has_checksums:
+        return "not applicable"
     checksum = read_checksum(snapshot.ctx.store, snapshot.version)
     if checksum is None:
         return "missing"
@@ -65,6 +67,10 @@ def _write_text(snapshot: Snapshot, checksum: ChecksumState, discrepancies: list
         found = formats.count(len(discrepancies), "discrepancy", "discrepancies")
         heading = Text.assemble((f"{version} of {snapshot.uri} has {found}:", "bold red"), "\n")
         output.show(out, heading, _table(discrepancies))
+    elif checksum == "not applicable":
+        files, size = formats.count(snapshot.num_files, "file"), formats.size(snapshot.size_bytes)
+        text = f"{version} is sound: its versions and checkpoints agree on {files} and {size}."
+        output.show(out, Text(text, style="green"))
     elif checksum == "missing":
         text = f"{version} has no checksum to compare with. Its commits by themselves are sound."
         output.show(out, Text(text, style="yellow"))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headwater.log.checkpoint import Checkpoint
     from headwater.log.file_chunks import FileChunk
+    from headwater.log.json_checkpoint import JsonCheckpoint
     from headwater.log.operands import TableShape
     from headwater.log.pruning import ChunkPruner
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class BaseFiles:
     """The checkpoint's chunks and what has been decoded of them, for every snapshot that starts from it."""
 
-    checkpoint: Checkpoint | None
+    checkpoint: Checkpoint | JsonCheckpoint | None
     cleaned_up_before_ms: int | None = None
     """The log was cleaned up by this cut-off already, as far as this process knows (`cleanup.py`)."""
     _pruners: dict[tuple[int, TableShape], ChunkPruner] = field(default_factory=dict)

@@ -106,6 +106,15 @@ def string_maps(values: Sequence[Mapping[str, str | None] | None]) -> pa.Array:
     return pa.Array.from_buffers(type_, len(values), [validity, pa.py_buffer(offsets)], null_count, children=[entries])
 
 
+def string_lists(values: Sequence[Sequence[str] | None]) -> pa.Array:
+    """A `list<string>` array."""
+    validity, null_count = _validity(values)
+    items = strings([item for value in values if value is not None for item in value]).cast(pa.string())
+    offsets = array("i", accumulate((0 if v is None else len(v) for v in values), initial=0))
+    buffers = [validity, pa.py_buffer(offsets)]
+    return pa.Array.from_buffers(pa.list_(pa.string()), len(values), buffers, null_count, children=[items])
+
+
 def structs(
     children: Mapping[str, pa.Array],
     valid: Sequence[bool] | None = None,

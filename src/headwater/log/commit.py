@@ -6,24 +6,23 @@ are planned, provenance when its history is shown. msgspec skips over the rest w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import msgspec
 
 from headwater.errors import CorruptLogError
-from headwater.log import names
 from headwater.log.actions import CommitInfoLine, FileActionLine, TableActionLine
+from headwater.log.log_format import DELTA, LogFormat
 from headwater.log.paths import canonical
 
 if TYPE_CHECKING:
     from headwater.log.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Txn
+    from headwater.log.split_actions import MergeSkip, SplitTableLine
 
 _Line = TypeVar("_Line")
 
-_FILE_LINE = msgspec.json.Decoder(FileActionLine)
-_TABLE_LINE = msgspec.json.Decoder(TableActionLine)
 _INFO_LINE = msgspec.json.Decoder(CommitInfoLine)
 
 FileKey = tuple[str, str | None]
@@ -44,24 +43,27 @@ class CommitActions:
     end_version: int
     key: str
     data: bytes
+    format: LogFormat = DELTA
 
     @classmethod
-    def of(cls, version: int, data: bytes) -> CommitActions:
+    def of(cls, version: int, data: bytes, log_format: LogFormat = DELTA) -> CommitActions:
         """The commit of a version."""
-        return cls(version, version, names.commit_key(version), data)
+        return cls(version, version, log_format.commit_key(version), data, log_format)
 
     @cached_property
     def table_actions(self) -> TableActions:
-        """`protocol`, `metaData`, `txn` and `domainMetadata`."""
+        """`protocol`, `metaData`, `txn` and `domainMetadata`; `mergeskip` where there is such an action."""
         return _table_actions(self, self.table_lines())
 
     def table_lines(self) -> list[TableActionLine]:
         """The lines with `protocol`, `metaData`, `txn` and `domainMetadata`."""
-        return decode_lines(_TABLE_LINE, self.data, self.key)
+        return decode_lines(self.format.table_line, self.data, self.key)
 
     def file_lines(self) -> list[FileActionLine]:
         """The lines with `add`, `remove` and `cdc`, not kept: they can be many."""
-        return decode_lines(_FILE_LINE, self.data, self.key)
+        lines = decode_lines(self.format.file_line, self.data, self.key)
+        complete = self.format.complete_file_lines
+        return lines if complete is None else complete(lines, self.key)
 
     @cached_property
     def commit_info(self) -> dict[str, Any] | None:
@@ -89,6 +91,8 @@ class TableActions:
     metadata: Metadata | None
     txns: dict[str, Txn]
     domains: dict[str, DomainMetadata]
+    skips: dict[str, MergeSkip] = field(default_factory=dict)
+    """By canonical path."""
 
 
 def decode_lines(decoder: msgspec.json.Decoder[_Line], data: bytes, key: str) -> list[_Line]:
@@ -138,7 +142,11 @@ def _table_actions(commit: CommitActions, lines: list[TableActionLine]) -> Table
             domains[domain] = _single(
                 commit, f"domainMetadata of {domain!r}", domains.get(domain), line.domain_metadata
             )
-    return TableActions(protocol, metadata, txns, domains)
+    skips: dict[str, MergeSkip] = {}
+    if commit.format.has_merge_skips:
+        found = (line.mergeskip for line in cast("list[SplitTableLine]", lines))
+        skips = {canonical(skip.path): skip for skip in found if skip is not None}
+    return TableActions(protocol, metadata, txns, domains, skips)
 
 
 _Value = TypeVar("_Value")

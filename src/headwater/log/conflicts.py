@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headwater.log.commit import CommitActions
     from headwater.log.draft import Draft
     from headwater.log.expressions import Expression
+    from headwater.log.log_format import LogFormat
     from headwater.log.operands import TableShape
     from headwater.log.read_set import ReadSet
     from headwater.log.snapshot import Snapshot
@@ -214,7 +215,7 @@ def _check_added(challenger: Challenger, winner: Winner, shape: TableShape) -> N
     added = [add for add in winner.adds if add.data_change]
     if not added:
         return
-    matching = added if reads.whole_table else _matching(reads.predicates, added, shape)
+    matching = added if reads.whole_table else _matching(reads.predicates, added, shape, winner.commit.format)
     # A file that was there before with more rows brings none.
     changes = winner.vector_changes.of(canonical(add.path) for add in matching)
     matching = [a for a in matching if (path := canonical(a.path)) not in changes or changes[path].returned]
@@ -223,14 +224,15 @@ def _check_added(challenger: Challenger, winner: Winner, shape: TableShape) -> N
         raise _lost(ConcurrentAppendException, challenger, winner, what)
 
 
-def _matching(predicates: tuple[Expression, ...], files: list[Add], shape: TableShape) -> list[Add]:
+def _matching(
+    predicates: tuple[Expression, ...], files: list[Add], shape: TableShape, log_format: LogFormat
+) -> list[Add]:
     """The files that may hold a row matching one of the filters, by partition values and statistics."""
-    from headwater.log.file_chunks import ADD_COLUMNS, MemoryChunk
     from headwater.log.pruning import ChunkPruner
 
     if not predicates or not files:
         return []
-    pruner = ChunkPruner(MemoryChunk(files, ADD_COLUMNS), shape)
+    pruner = ChunkPruner(log_format.chunk(files), shape)
     found: set[int] = set()
     for predicate in predicates:
         mask = pruner.may_match(predicate).to_pylist()
@@ -253,13 +255,13 @@ def _check_removed(challenger: Challenger, winner: Winner, shape: TableShape) ->
         for remove in winner.removes
         if remove.data_change and ((path := canonical(remove.path)) not in by_rows or by_rows[path].returned)
     ]
-    read = _read_by(challenger.reads, changed, shape)
+    read = _read_by(challenger.reads, changed, shape, winner.commit.format)
     if read:
         what = f"removed files that this transaction read: {_some(read)}"
         raise _lost(ConcurrentDeleteReadException, challenger, winner, what)
 
 
-def _read_by(reads: ReadSet, removes: list[Remove], shape: TableShape) -> list[str]:
+def _read_by(reads: ReadSet, removes: list[Remove], shape: TableShape, log_format: LogFormat) -> list[str]:
     """The removed files that were read."""
     if reads.whole_table:
         return [remove.path for remove in removes]
@@ -268,12 +270,12 @@ def _read_by(reads: ReadSet, removes: list[Remove], shape: TableShape) -> list[s
         return read
     # A tombstone may have lost its partition values: then nobody can say that its rows do not match.
     vague = [r.path for r in removes if r.partition_values is None and shape.partition_columns]
-    known = [_as_add(r) for r in removes if r.partition_values is not None or not shape.partition_columns]
-    return vague + [add.path for add in _matching(reads.unlisted, known, shape)]
+    known = [_as_add(r, log_format) for r in removes if r.partition_values is not None or not shape.partition_columns]
+    return vague + [add.path for add in _matching(reads.unlisted, known, shape, log_format)]
 
 
-def _as_add(remove: Remove) -> Add:
-    return Add(
+def _as_add(remove: Remove, log_format: LogFormat) -> Add:
+    return log_format.add_type(
         remove.path,
         remove.size or 0,
         remove.partition_values or {},

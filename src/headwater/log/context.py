@@ -14,12 +14,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwater.errors import UnsupportedProtocolError
+from headwater.log.log_format import DELTA, LogFormat
+from headwater.log.log_options import NO_OPTIONS, LogOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from headwater.log.actions import Metadata, Protocol
     from headwater.log.draft import CommitRule
+    from headwater.log.log_cache import LogCache
     from headwater.log.snapshot import Snapshot
     from headwater.storage.base import ObjectStore
 
@@ -79,6 +82,12 @@ class LogContext:
     compaction_interval: int | None = None
     """Write a log compaction file after so many commits without a checkpoint. Off by default: readers that know
     nothing of them gain nothing, and with checkpoints every few commits nobody else does either."""
+    format: LogFormat = DELTA
+    """The dialect of the log."""
+    options: LogOptions = NO_OPTIONS
+    """What overrules the table's configuration, in dialects that have such options."""
+    cache: LogCache | None = None
+    """What is kept of the log from one opening to the next."""
     missing_object_waits_s: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4)
     """How long to wait, try after try, for an object that a listing should have shown (spec `000`, reads)."""
 

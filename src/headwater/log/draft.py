@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from headwater.log.actions import Add, AddCdcFile, DomainMetadata, Metadata, Protocol, Remove, Txn
     from headwater.log.row_changes import RowPlan
     from headwater.log.snapshot import Snapshot
+    from headwater.log.split_actions import MergeSkip
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,8 @@ class Draft:
     metadata: Metadata | None = None
     commit_info: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of `commitInfo`; those of the features stand first (`inCommitTimestamp` must)."""
+    skips: tuple[MergeSkip, ...] = ()
+    """Files that a merge could not take; only in a dialect that records them."""
 
     @property
     def changes_data(self) -> bool:

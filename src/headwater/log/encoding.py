@@ -28,7 +28,7 @@ _ENCODER = msgspec.json.Encoder()
 
 def encode_commit(draft: Draft, attempt: Attempt, transaction_id: str, facts: dict[str, Any]) -> bytes:
     """The bytes of a commit file. `facts` are further fields of `commitInfo` (`readVersion`, `isolationLevel`, ...)."""
-    info = _commit_info(draft, attempt, transaction_id, facts)
+    info = commit_info(draft, attempt, transaction_id, facts)
     try:
         lines = [_ENCODER.encode({"commitInfo": info})]
         lines += map(_ENCODER.encode, _actions(draft, attempt))
@@ -51,7 +51,8 @@ def encode_actions(state: TableState, files: Iterable[Add | Remove]) -> bytes:
     return b"".join(_ENCODER.encode(line) + b"\n" for line in lines)
 
 
-def _commit_info(draft: Draft, attempt: Attempt, transaction_id: str, facts: dict[str, Any]) -> dict[str, Any]:
+def commit_info(draft: Draft, attempt: Attempt, transaction_id: str, facts: dict[str, Any]) -> dict[str, Any]:
+    """What a commit says about itself."""
     operation = draft.operation
     info: dict[str, Any] = {
         **draft.commit_info,

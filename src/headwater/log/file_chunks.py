@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 
-_STRING_MAP = pa.map_(pa.string(), pa.string())
+STRING_MAP = pa.map_(pa.string(), pa.string())
 
 DELETION_VECTOR = pa.struct(
     [
@@ -39,12 +39,12 @@ DELETION_VECTOR = pa.struct(
 
 ADD_COLUMNS: dict[str, pa.DataType] = {
     "path": pa.string(),
-    "partitionValues": _STRING_MAP,
+    "partitionValues": STRING_MAP,
     "size": pa.int64(),
     "modificationTime": pa.int64(),
     "dataChange": pa.bool_(),
     "stats": pa.string(),
-    "tags": _STRING_MAP,
+    "tags": STRING_MAP,
     "deletionVector": DELETION_VECTOR,
     "baseRowId": pa.int64(),
     "defaultRowCommitVersion": pa.int64(),
@@ -56,7 +56,7 @@ REMOVE_COLUMNS: dict[str, pa.DataType] = {
     "deletionTimestamp": pa.int64(),
     "dataChange": pa.bool_(),
     "extendedFileMetadata": pa.bool_(),
-    "partitionValues": _STRING_MAP,
+    "partitionValues": STRING_MAP,
     "size": pa.int64(),
     "deletionVector": DELETION_VECTOR,
     "baseRowId": pa.int64(),
@@ -105,7 +105,8 @@ class MemoryChunk:
 
     def __init__(self, actions: Sequence[Add | Remove], types: dict[str, pa.DataType]) -> None:
         self._actions = actions
-        self._types = types
+        self.types = types
+        """Of the columns."""
         self._columns: dict[str, pa.ChunkedArray] = {}
 
     @property
@@ -116,7 +117,7 @@ class MemoryChunk:
     def column(self, name: str) -> pa.ChunkedArray:
         """A column of the action."""
         if name not in self._columns:
-            self._columns[name] = pa.chunked_array([self._build(name)], type=self._types[name])
+            self._columns[name] = pa.chunked_array([self._build(name)], type=self.types[name])
         return self._columns[name]
 
     def rows(self, name: str, numbers: pa.Array) -> pa.ChunkedArray:
@@ -141,8 +142,8 @@ class MemoryChunk:
         return None
 
     def _build(self, name: str) -> pa.Array:
-        values = list(map(attrgetter(_snake(name)), self._actions))
-        type_ = self._types[name]
+        values = list(map(attrgetter(snake(name)), self._actions))
+        type_ = self.types[name]
         if type_ == pa.string():
             return build.strings(values).cast(pa.string())
         if type_ == pa.int64():
@@ -383,5 +384,6 @@ def _nulls(type_: pa.DataType, length: int) -> pa.ChunkedArray:
     return pa.chunked_array([pa.nulls(length, type_)])
 
 
-def _snake(name: str) -> str:
+def snake(name: str) -> str:
+    """The name of a field here, from its name in JSON."""
     return "".join("_" + c.lower() if c.isupper() else c for c in name)

@@ -61,7 +61,7 @@ def _read(ctx: LogContext, versions: list[int], keys: dict[int, str]) -> Iterato
     for start in range(0, len(versions), _BATCH):
         batch = versions[start : start + _BATCH]
         for version, data in zip(batch, ctx.store.get_many([keys[v] for v in batch]), strict=True):
-            yield CommitActions(version, version, keys[version], data)
+            yield CommitActions(version, version, keys[version], data, ctx.format)
 
 
 def _time_ms(commit: CommitActions, modified_ms: int, in_commit_from: int | None) -> int:
@@ -76,7 +76,7 @@ def _summary(commit: CommitActions, time_ms: int) -> CommitSummary:
     return CommitSummary(
         version=commit.version,
         timestamp=time_ms,
-        operation=_text(info.get("operation")),
+        operation=_text(info.get("operation")) or _inferred(commit),
         operation_parameters=_mapping(info.get("operationParameters")),
         operation_metrics=_mapping(info.get("operationMetrics")),
         user_id=_text(info.get("userId")),
@@ -89,6 +89,15 @@ def _summary(commit: CommitActions, time_ms: int) -> CommitSummary:
         txn_id=_text(info.get("txnId")),
         commit_info=info,
     )
+
+
+def _inferred(commit: CommitActions) -> str | None:
+    """What a commit without provenance has done, in dialects where commits need not say it."""
+    if not commit.format.has_merge_skips:
+        return None
+    from headwater.log.split_operations import operation_of
+
+    return operation_of(commit)
 
 
 def _text(value: Any) -> str | None:

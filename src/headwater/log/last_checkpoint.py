@@ -39,10 +39,10 @@ def write_last_checkpoint(store: ObjectStore, last: LastCheckpoint) -> None:
     store.put(LAST_CHECKPOINT, json.dumps({**fields, "checksum": json_checksum(fields)}).encode())
 
 
-def hinted_version(store: ObjectStore) -> int | None:
+def hinted_version(store: ObjectStore, key: str = LAST_CHECKPOINT) -> int | None:
     """The version of a recent checkpoint, or None when there is no hint that can be believed."""
     try:
-        text = store.get(LAST_CHECKPOINT)
+        text = store.get(key)
     except ObjectNotFoundError:
         return None
     return parse_hint(text)

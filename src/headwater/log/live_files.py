@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 from headwater.log import columns as build
 from headwater.log.actions import Add, Remove
 from headwater.log.expressions import and_, columns_of
-from headwater.log.file_chunks import ADD_COLUMNS, REMOVE_COLUMNS, MemoryChunk, SubsetChunk, unique_ids
+from headwater.log.file_chunks import REMOVE_COLUMNS, MemoryChunk, SubsetChunk, unique_ids
+from headwater.log.log_format import DELTA
 from headwater.log.operands import resolve, split_by_partition
 from headwater.log.paths import canonical_array
 from headwater.log.prefetch import each, each_in_two_steps
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from headwater.log.commit import FileKey
     from headwater.log.expressions import Expression
     from headwater.log.file_chunks import FileChunk
+    from headwater.log.log_format import LogFormat
     from headwater.log.operands import TableShape
 
 _SEPARATOR = build.binaries([b"\0"])[0]
@@ -38,7 +40,14 @@ _FEW = 4
 class LiveFiles:
     """The files of one snapshot."""
 
-    def __init__(self, base: BaseFiles, tail: dict[FileKey, Add | Remove], shape: TableShape) -> None:
+    def __init__(
+        self,
+        base: BaseFiles,
+        tail: dict[FileKey, Add | Remove],
+        shape: TableShape,
+        log_format: LogFormat = DELTA,
+    ) -> None:
+        self._format = log_format
         self._base = base
         self._tail = tail
         self._shape = shape
@@ -46,7 +55,7 @@ class LiveFiles:
 
     @cached_property
     def _tail_chunk(self) -> MemoryChunk:
-        return MemoryChunk([a for a in self._tail.values() if isinstance(a, Add)], ADD_COLUMNS)
+        return self._format.chunk([a for a in self._tail.values() if isinstance(a, Add)])
 
     @cached_property
     def _tail_pruner(self) -> ChunkPruner:
@@ -75,8 +84,7 @@ class LiveFiles:
             candidates = [self._base_candidates(index, where) for index in indexes]
             from_base = each(lambda index: self._some_of(index, candidates[index], columns), indexes)
         parts = [part for part in (*from_base, self._tail_part(where, columns)) if part is not None]
-        schema = pa.schema([(name, ADD_COLUMNS[name]) for name in columns])
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+        return pa.concat_tables(parts) if parts else self._no_files(columns)
 
     def named(self, paths: Collection[str], columns: Sequence[str]) -> pa.Table:
         """The columns of the files with these canonical paths."""
@@ -87,8 +95,11 @@ class LiveFiles:
         parts = [part for part in from_base if part is not None]
         if tail.num_rows:
             parts.append(_gather(tail, _hits(tail, wanted), columns))
-        schema = pa.schema([(name, ADD_COLUMNS[name]) for name in columns])
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+        return pa.concat_tables(parts) if parts else self._no_files(columns)
+
+    def _no_files(self, columns: Sequence[str]) -> pa.Table:
+        types = self._tail_chunk.types
+        return pa.schema([(name, types[name]) for name in columns]).empty_table()
 
     def _decided_by_columns(self, where: Expression) -> bool:
         """Whether no statistics have to be decoded from text."""

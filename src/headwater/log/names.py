@@ -14,9 +14,9 @@ LOG_DIR = "_delta_log/"
 LAST_CHECKPOINT = LOG_DIR + "_last_checkpoint"
 SIDECAR_DIR = LOG_DIR + "_sidecars/"
 
-Kind: TypeAlias = Literal["commit", "compacted", "classic", "multipart", "uuid", "crc"]
+Kind: TypeAlias = Literal["commit", "compacted", "classic", "multipart", "uuid", "json", "crc"]
 
-_MAX_VERSION = 2**63 - 1
+MAX_VERSION = 2**63 - 1
 """Versions are longs; a larger number in a name is somebody else's file."""
 
 _NAME = re.compile(
@@ -57,7 +57,7 @@ def parse(name: str) -> LogName | None:
     if match is None:
         return None
     version, end_version = int(match["version"]), int(match["end"] or 0)
-    if max(version, end_version) > _MAX_VERSION:
+    if max(version, end_version) > MAX_VERSION:
         return None
     if match["commit"]:
         return LogName("commit", version)

@@ -15,7 +15,6 @@ from headwater.errors import (
     ObjectNotFoundError,
     UnsupportedProtocolError,
 )
-from headwater.log import names
 from headwater.log.base_files import BaseFiles
 from headwater.log.checkpoint import Checkpoint
 from headwater.log.checksum import VersionChecksum, read_checksum
@@ -49,14 +48,18 @@ def open_snapshot(
         if version is not None:
             raise ValueError("give a version or a timestamp, not both")
         latest = open_snapshot(ctx)
-        version = version_at(ctx, to_ms(timestamp), latest.protocol, latest.metadata)
+        version = version_at(ctx, to_ms(timestamp), latest)
         if version == latest.version:
             return latest
+    if ctx.format.json_checkpoints:
+        from headwater.log.json_opening import open_from_json
+
+        return open_from_json(ctx, version)
     for attempts_left in reversed(range(_ATTEMPTS)):
         segment, commits = _read_segment(ctx, version)
         base = BaseFiles(None if segment.checkpoint is None else Checkpoint(ctx.store, segment.checkpoint))
         try:
-            return _snapshot(ctx, segment, base, commits)
+            return snapshot_of(ctx, segment, base, commits)
         except CorruptLogError as error:
             # Log cleanup may have deleted the checkpoint since it was listed: then there is a newer one.
             if attempts_left == 0 or not isinstance(error.__cause__, ObjectNotFoundError):
@@ -71,10 +74,12 @@ def refresh(snapshot: Snapshot) -> Snapshot:
     without one, a listing) tells whether the log goes on all the same: cleanup deletes the oldest commits first.
     """
     ctx = snapshot.ctx
+    if snapshot.segment.unreachable:  # the gap may be closed, or what stood behind it gone
+        return open_snapshot(ctx)
     new: list[CommitActions] = []
     for commit in newer_commits(snapshot):
         new.append(commit)
-        if len(new) % _LONG_TAIL == 0 and (hinted_version(ctx.store) or 0) > snapshot.version:
+        if len(new) % _LONG_TAIL == 0 and (_hint(ctx) or 0) > snapshot.version:
             return open_snapshot(ctx)
     if _goes_on_elsewhere(snapshot, reached=snapshot.version + len(new)):
         return open_snapshot(ctx)
@@ -84,8 +89,9 @@ def refresh(snapshot: Snapshot) -> Snapshot:
 def newer_commits(snapshot: Snapshot) -> Iterator[CommitActions]:
     """The commits after a snapshot, asked for one by one until there is none."""
     version = snapshot.version + 1
-    while (data := _get_or_none(snapshot.ctx, names.commit_key(version))) is not None:
-        yield CommitActions.of(version, data)
+    ctx = snapshot.ctx
+    while (data := _get_or_none(ctx, ctx.format.commit_key(version))) is not None:
+        yield CommitActions.of(version, data, ctx.format)
         version += 1
 
 
@@ -94,7 +100,7 @@ def extend(snapshot: Snapshot, *new: CommitActions) -> Snapshot:
     ctx = snapshot.ctx
     files = [*snapshot.segment.commits, *map(_commit_file, new)]
     segment = replace(snapshot.segment, version=new[-1].version, commits=tuple(files), commit_meta=files[-1].meta)
-    extended = _snapshot(ctx, segment, snapshot.base, (*snapshot.commits, *new), known=snapshot)
+    extended = snapshot_of(ctx, segment, snapshot.base, (*snapshot.commits, *new), known=snapshot)
     if (extended.protocol, extended.metadata) == (snapshot.protocol, snapshot.metadata):
         # Decoding a schema of many columns would take longer than a small commit.
         known = ("schema", "mapping_mode", "shape")
@@ -112,7 +118,7 @@ def created(ctx: LogContext, commit: CommitActions) -> Snapshot:
     """The snapshot of a table that has just got its first commit."""
     file = _commit_file(commit)
     segment = LogSegment(commit.version, None, (file,), file.meta)
-    return _snapshot(ctx, segment, BaseFiles(None), (commit,))
+    return snapshot_of(ctx, segment, BaseFiles(None), (commit,))
 
 
 def _goes_on_elsewhere(snapshot: Snapshot, reached: int) -> bool:
@@ -122,7 +128,7 @@ def _goes_on_elsewhere(snapshot: Snapshot, reached: int) -> bool:
     """
     ctx = snapshot.ctx
     own = snapshot.segment.commit_meta
-    hint = hinted_version(ctx.store)
+    hint = _hint(ctx)
     if hint is None:
         latest = list_log(ctx, snapshot.version).latest
         if latest is None:  # the table is gone, unless the listing lags behind
@@ -135,13 +141,14 @@ def _goes_on_elsewhere(snapshot: Snapshot, reached: int) -> bool:
     return reached == snapshot.version and own is not None and not _exists(ctx, own.key)
 
 
-def _snapshot(
+def snapshot_of(
     ctx: LogContext,
     segment: LogSegment,
     base: BaseFiles,
     commits: tuple[CommitActions, ...],
     known: Snapshot | None = None,
 ) -> Snapshot:
+    """The snapshot of a segment whose commits were read, if the table can be read at all."""
     protocol, metadata = _newest(commits if known is None else commits[len(known.commits) :])
     if known is not None:
         # `known` saw all but the newest commits, which were searched first.
@@ -151,9 +158,9 @@ def _snapshot(
         protocol, metadata = protocol or source.protocol, metadata or source.metadata
     where = f"{ctx.uri} at version {segment.version}"
     if protocol is None:
-        raise CorruptLogError(f"{where} has no protocol action in its log: this is not a complete Delta table.")
+        raise CorruptLogError(f"{where} has no protocol action in its log: this is not a complete {ctx.format.title}.")
     if metadata is None:
-        raise CorruptLogError(f"{where} has no metaData action in its log: this is not a complete Delta table.")
+        raise CorruptLogError(f"{where} has no metaData action in its log: this is not a complete {ctx.format.title}.")
     try:
         ctx.check_readable(protocol, metadata)
     except UnsupportedProtocolError as error:
@@ -193,7 +200,7 @@ def _read_segment(ctx: LogContext, version: int | None) -> tuple[LogSegment, tup
     while True:
         segment = find_segment(ctx, version)
         try:
-            return segment, _read_commits(ctx, segment.commits)
+            return segment, read_commits(ctx, segment.commits)
         except ObjectNotFoundError as error:
             attempts_left -= 1
             if attempts_left == 0:
@@ -203,10 +210,13 @@ def _read_segment(ctx: LogContext, version: int | None) -> tuple[LogSegment, tup
                 ) from error
 
 
-def _read_commits(ctx: LogContext, files: tuple[CommitFile, ...]) -> tuple[CommitActions, ...]:
+def read_commits(ctx: LogContext, files: tuple[CommitFile, ...]) -> tuple[CommitActions, ...]:
+    """The commits of a segment. Raises `ObjectNotFoundError` when one is gone."""
+    if ctx.cache is not None:
+        return ctx.cache.commits(ctx, [file.meta for file in files], [file.version for file in files])
     commits: list[CommitActions] = []
     for file, data in zip(files, ctx.store.get_many([f.meta.key for f in files]), strict=True):
-        commit = CommitActions(file.version, file.end_version, file.meta.key, data)
+        commit = CommitActions(file.version, file.end_version, file.meta.key, data, ctx.format)
         if file.instead_of and not _is_sound(commit):
             commits += _read_instead(ctx, file.version, file.instead_of)
         else:
@@ -230,6 +240,10 @@ def _read_instead(ctx: LogContext, first: int, metas: tuple[ObjectMeta, ...]) ->
         CommitActions(version, version, meta.key, data)
         for version, (meta, data) in enumerate(zip(metas, contents, strict=True), first)
     ]
+
+
+def _hint(ctx: LogContext) -> int | None:
+    return hinted_version(ctx.store, ctx.format.last_checkpoint_key)
 
 
 def _get_or_none(ctx: LogContext, key: str) -> bytes | None:

@@ -30,6 +30,8 @@ class TableShape:
     mapping_mode: MappingMode
     string_prefix_length: int = DEFAULT_STRING_PREFIX_LENGTH
     """Strings in statistics may be cut at this length, or longer ones at theirs."""
+    empty_text_is_null: bool = True
+    """An empty partition value is a null whatever the type; otherwise it is text where the column is."""
 
 
 @dataclass(frozen=True, slots=True)

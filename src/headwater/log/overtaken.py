@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.errors import ConcurrentWriteException, HeadwaterError, ObjectNotFoundError
-from headwater.log import names
 from headwater.log.commit import CommitActions
 from headwater.log.retention import log_retention_ms
 from headwater.log.segment import list_log
@@ -48,7 +47,7 @@ def check_not_overtaken(ctx: LogContext, base: Snapshot | None) -> CommitActions
     try:
         if version in listing.commits:
             # It may be cleaned up any moment, and then its place would look free.
-            return CommitActions.of(version, ctx.store.get(names.commit_key(version)))
+            return CommitActions.of(version, ctx.store.get(ctx.format.commit_key(version)), ctx.format)
     except ObjectNotFoundError:
         pass
     raise ConcurrentWriteException(
@@ -76,6 +75,8 @@ def _is_recent(ctx: LogContext, base: Snapshot) -> bool:
         made_ms = base.segment.checkpoint.files[0].modified_ms
     try:
         kept_ms = log_retention_ms(base.metadata.configuration)
+        if ctx.format.json_checkpoints:
+            kept_ms = ctx.options.over(base.metadata.configuration).log_retention_ms
     except HeadwaterError:  # the property makes no sense: nobody knows what was cleaned up
         return False
     return isinstance(made_ms, int) and abs(ctx.clock_ms() - made_ms) < min(_RECENT_MS, kept_ms)

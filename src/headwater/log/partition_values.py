@@ -17,10 +17,13 @@ from headwater.log.values import comparable_type, parse_text
 
 if TYPE_CHECKING:
     from headwater.log.file_chunks import FileChunk
+    from headwater.log.operands import TableShape
     from headwater.log.schema import StructField
 
 
-def partition_column(chunk: FileChunk, field: StructField, physical: str) -> pa.ChunkedArray | None:
+def partition_column(
+    chunk: FileChunk, field: StructField, physical: str, shape: TableShape | None = None
+) -> pa.ChunkedArray | None:
     """The typed values of one partition column; None when its type cannot be compared."""
     target = comparable_type(field.type)
     if target is None:
@@ -30,6 +33,8 @@ def partition_column(chunk: FileChunk, field: StructField, physical: str) -> pa.
     if parsed is not None and parsed.type == target and not pa.types.is_string(target):
         return parsed
     text = chunk.map_values("partitionValues", physical)
+    if shape is not None and not shape.empty_text_is_null and pa.types.is_string(target):
+        return text
     # Few distinct values stand for many files: parse each once.
     return pa.chunked_array([_typed(part, field) for part in text.chunks], type=target)
 

@@ -99,7 +99,7 @@ class ChunkPruner:
             return _Bounds(known.lower, known.upper, False, known)
         name = operand.leaf.path[0]
         if name not in self._partitions:
-            self._partitions[name] = partition_column(self._chunk, operand.field, name)
+            self._partitions[name] = partition_column(self._chunk, operand.field, name, self._shape)
         value = self._partitions[name]
         return _Bounds(value, value, exact=True)
 

@@ -17,7 +17,6 @@ from headwater.errors import (
     StorageError,
     StoragePermissionError,
 )
-from headwater.log import names
 from headwater.log.commit import CommitActions
 
 if TYPE_CHECKING:
@@ -39,13 +38,13 @@ def publish(ctx: LogContext, version: int, data: bytes, transaction_id: str) -> 
         CommitStateUnknownError: the store failed so often that nobody can say whether the commit is there.
         StorageError: the store refuses; nothing was written.
     """
-    key = names.commit_key(version)
+    key = ctx.format.commit_key(version)
     unsure: StorageError | None = None
     for wait_s in (*_WAITS_S, None):
         try:
             ctx.store.put_if_absent(key, data)
         except ObjectAlreadyExistsError as error:
-            return _unless_ours(ctx, version, transaction_id, unsure or error)
+            return _unless_ours(ctx, version, data, transaction_id, unsure or error)
         except StorageError as error:
             if unsure is None and isinstance(error, _REFUSALS):
                 raise
@@ -55,19 +54,22 @@ def publish(ctx: LogContext, version: int, data: bytes, transaction_id: str) -> 
         if wait_s is not None:
             ctx.sleep(wait_s)
     assert unsure is not None, "every try has failed"
-    return _unless_ours(ctx, version, transaction_id, unsure)
+    return _unless_ours(ctx, version, data, transaction_id, unsure)
 
 
-def _unless_ours(ctx: LogContext, version: int, transaction_id: str, unsure: StorageError) -> CommitActions | None:
+def _unless_ours(
+    ctx: LogContext, version: int, data: bytes, transaction_id: str, unsure: StorageError
+) -> CommitActions | None:
     """The commit that is there; None if it is our own, whose answer was lost."""
     problem = unsure
     for wait_s in (*ctx.missing_object_waits_s, None):
         try:
-            commit = CommitActions.of(version, ctx.store.get(names.commit_key(version)))
+            commit = CommitActions.of(version, ctx.store.get(ctx.format.commit_key(version)), ctx.format)
         except StorageError as error:
             problem = error
         else:
-            return None if _transaction_of(commit) == transaction_id else commit
+            # A first version that holds nothing but the table's own actions has no id: its whole text tells.
+            return None if commit.data == data or _transaction_of(commit) == transaction_id else commit
         if wait_s is not None:
             ctx.sleep(wait_s)
     # That it is not there now does not say that a request that is still on its way will not put it there.

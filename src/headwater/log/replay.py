@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from headwater.log.actions import Add, DomainMetadata, Metadata, Protocol, Remove, Txn
     from headwater.log.commit import CommitActions
+    from headwater.log.split_actions import MergeSkip
 
 
 @dataclass(frozen=True)
@@ -28,18 +29,21 @@ class TableState:
     txns: dict[str, Txn] = field(default_factory=dict)
     domains: dict[str, DomainMetadata] = field(default_factory=dict)
     """Includes removed domains: they suppress older ones."""
+    skips: dict[str, MergeSkip] = field(default_factory=dict)
+    """The newest `mergeskip` of each file, by canonical path."""
 
     def then(self, commits: Iterable[CommitActions]) -> TableState:
         """The state after further commits, in ascending order."""
         protocol, metadata = self.protocol, self.metadata
-        txns, domains = dict(self.txns), dict(self.domains)
+        txns, domains, skips = dict(self.txns), dict(self.domains), dict(self.skips)
         for commit in commits:
             actions = commit.table_actions
             protocol = actions.protocol or protocol
             metadata = actions.metadata or metadata
             txns.update(actions.txns)
             domains.update(actions.domains)
-        return TableState(protocol, metadata, txns, domains)
+            skips.update(actions.skips)
+        return TableState(protocol, metadata, txns, domains, skips)
 
 
 def replay_files(
@@ -57,8 +61,11 @@ def commit_files(commit: CommitActions) -> dict[FileKey, Add | Remove]:
 
     Raises:
         CorruptLogError: the commit both adds and removes one logical file, or adds it twice with different
-            content. Actions of a commit have no order, so nobody can say what it means.
+            content. Actions of a commit have no order, so nobody can say what it means (where they have one, the
+            last action counts).
     """
+    if commit.format.actions_are_ordered:
+        return {file_key(action): action for action in file_actions(commit)}
     files: dict[FileKey, Add | Remove] = {}
     for action in file_actions(commit):
         earlier = files.setdefault(file_key(action), action)

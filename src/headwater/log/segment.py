@@ -13,19 +13,16 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from headwater.errors import (
-    MissingCommitError,
-    ObjectNotFoundError,
-    TableNotFoundError,
-    VersionNotFoundError,
-)
-from headwater.log import names
+from headwater.errors import ObjectNotFoundError
 from headwater.log.last_checkpoint import hinted_version
+from headwater.log.log_format import DELTA
+from headwater.log.missing_versions import gap, table_not_found, version_not_found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headwater.log.context import LogContext
+    from headwater.log.log_format import LogFormat
     from headwater.log.names import Kind
     from headwater.storage.base import ObjectMeta
 
@@ -62,6 +59,8 @@ class LogSegment:
     commits: tuple[CommitFile, ...]
     commit_meta: ObjectMeta | None
     """The commit file of `version` itself; None when log cleanup left only the checkpoint."""
+    unreachable: tuple[int, ...] = ()
+    """Commits behind a gap, which do not count (in a dialect that stops at gaps)."""
 
 
 @dataclass
@@ -94,15 +93,16 @@ class LogListing:
 
 def list_log(ctx: LogContext, from_version: int = 0) -> LogListing:
     """List the log directory from a version on."""
-    return sort_listing(ctx.store.list_from(names.LOG_DIR, names.first_key_of(from_version)))
+    start = ctx.format.first_key_of(from_version)
+    return sort_listing(ctx.store.list_from(ctx.format.directory, start), ctx.format)
 
 
-def sort_listing(metas: Iterable[ObjectMeta]) -> LogListing:
+def sort_listing(metas: Iterable[ObjectMeta], log_format: LogFormat = DELTA) -> LogListing:
     """Sort objects of the log directory by kind; incomplete multi-part checkpoints are left out."""
     listing = LogListing()
     parts: dict[tuple[int, int], dict[int, ObjectMeta]] = defaultdict(dict)
     for meta in metas:
-        parsed = names.parse(meta.key.rpartition("/")[2])
+        parsed = log_format.parse(meta.key.rpartition("/")[2])
         if parsed is None:
             continue
         version = parsed.version
@@ -111,7 +111,7 @@ def sort_listing(metas: Iterable[ObjectMeta]) -> LogListing:
                 listing.commits[version] = meta
             case "compacted":
                 listing.compacted[version].append(CommitFile(version, parsed.end_version, meta))
-            case "classic" | "uuid":
+            case "classic" | "uuid" | "json":
                 listing.checkpoints[version].append(CheckpointFiles(version, parsed.kind, (meta,)))
             case "multipart":
                 parts[version, parsed.parts][parsed.part] = meta
@@ -119,27 +119,35 @@ def sort_listing(metas: Iterable[ObjectMeta]) -> LogListing:
         if len(found) == count:
             files = tuple(found[part] for part in range(1, count + 1))
             listing.checkpoints[version].append(CheckpointFiles(version, "multipart", files))
-    preference: dict[Kind, int] = {"uuid": 0, "classic": 1, "multipart": 2}
+    preference: dict[Kind, int] = {"json": 0, "uuid": 0, "classic": 1, "multipart": 2}
     for candidates in listing.checkpoints.values():
         candidates.sort(key=lambda c: preference[c.kind])
     return listing
 
 
-def find_segment(ctx: LogContext, version: int | None = None) -> LogSegment:
+def find_segment(ctx: LogContext, version: int | None = None, passed_over: frozenset[int] = frozenset()) -> LogSegment:
     """The segment of a version, or of the newest one.
+
+    Args:
+        ctx: the table's log.
+        version: the version; None for the newest.
+        passed_over: versions of checkpoints that could not be read.
 
     Raises:
         TableNotFoundError: there is no log here.
         VersionNotFoundError: the version is newer than the table, or its log has been cleaned up.
         MissingCommitError: the commits have a gap.
     """
-    hint = hinted_version(ctx.store)
-    if hint is not None and (version is None or hint <= version):
+    hint = hinted_version(ctx.store, ctx.format.last_checkpoint_key)
+    if hint is not None and not passed_over and (version is None or hint <= version):
         listing = list_log(ctx, hint)
         wanted = listing.latest if version is None else version
         if wanted is not None and listing.checkpoint_at_or_before(wanted) is not None:
             return _segment_of(ctx, listing, version)
-    return _segment_of(ctx, list_log(ctx), version)
+    listing = list_log(ctx)
+    for unreadable in passed_over:
+        listing.checkpoints.pop(unreadable, None)
+    return _segment_of(ctx, listing, version, at_least=max(passed_over, default=hint if hint is not None else 0))
 
 
 def loadable_commits(listing: LogListing) -> list[int]:
@@ -160,28 +168,41 @@ def _is_loadable(listing: LogListing, version: int) -> bool:
     return _cover(listing, 0 if checkpoint is None else checkpoint.version + 1, version) is not None
 
 
-def _segment_of(ctx: LogContext, listing: LogListing, version: int | None) -> LogSegment:
+def _segment_of(ctx: LogContext, listing: LogListing, version: int | None, at_least: int = 0) -> LogSegment:
+    """The segment of a version. A newest version below `at_least` is a loss that nobody may miss."""
     latest = listing.latest
     if latest is None:
-        raise TableNotFoundError(
-            f"{ctx.uri} is not a Delta table: there is no commit and no checkpoint in {names.LOG_DIR}. "
-            "Check the path; a table is the folder that contains _delta_log."
-        )
+        raise table_not_found(ctx)
     wanted = latest if version is None else version
     if not 0 <= wanted <= latest:
-        raise version_not_found(ctx, wanted, latest)
+        raise version_not_found(ctx, wanted, _available(ctx, latest))
     checkpoint = listing.checkpoint_at_or_before(wanted)
     if checkpoint is None and listing.checkpoints and not _has_beginning(listing):
-        raise version_not_found(ctx, wanted, latest)
+        raise version_not_found(ctx, wanted, _available(ctx, latest))
     first = 0 if checkpoint is None else checkpoint.version + 1
     commits = _cover(listing, first, wanted)
     while commits is None:
         # A listing may lag. Each turn finds one more commit by its name, or ends with an error.
         missing = _first_gap(listing, first, wanted)
         if not _await_commit(ctx, listing, missing):
-            raise _gap_error(ctx, listing, wanted, checkpoint, missing)
+            if ctx.format.stops_at_gaps and version is None and missing > at_least:
+                return _up_to_gap(listing, checkpoint, missing)
+            raise gap(ctx, listing, wanted, checkpoint, missing)
         commits = _cover(listing, first, wanted)
     return LogSegment(wanted, checkpoint, tuple(commits), listing.commits.get(wanted))
+
+
+def _up_to_gap(listing: LogListing, checkpoint: CheckpointFiles | None, missing: int) -> LogSegment:
+    """The segment of the version before a gap (spec 002: "Version Gap")."""
+    first = 0 if checkpoint is None else checkpoint.version + 1
+    commits = tuple(CommitFile(v, v, listing.commits[v]) for v in range(first, missing))
+    unreachable = tuple(sorted(v for v in listing.commits if v > missing))
+    return LogSegment(missing - 1, checkpoint, commits, listing.commits.get(missing - 1), unreachable)
+
+
+def _available(ctx: LogContext, latest: int) -> tuple[int, int]:
+    """The first and the last version that there are."""
+    return list_log(ctx).reconstructable() or (latest, latest)
 
 
 def _has_beginning(listing: LogListing) -> bool:
@@ -240,32 +261,6 @@ def _await_commit(ctx: LogContext, listing: LogListing, version: int) -> bool:
         if wait_s:
             ctx.sleep(wait_s)
         with contextlib.suppress(ObjectNotFoundError):
-            listing.commits[version] = ctx.store.head(names.commit_key(version))
+            listing.commits[version] = ctx.store.head(ctx.format.commit_key(version))
             return True
     return False
-
-
-def _gap_error(
-    ctx: LogContext, listing: LogListing, wanted: int, checkpoint: CheckpointFiles | None, missing: int
-) -> MissingCommitError:
-    later = min((v for v in listing.commits if missing < v <= wanted), default=None)
-    start = "has no complete checkpoint" if checkpoint is None else f"has a checkpoint at {checkpoint.version}"
-    return MissingCommitError(
-        f"{ctx.uri} cannot be opened at version {wanted}: commit {missing} ({names.commit_key(missing)}) is missing"
-        + ("" if later is None else f", the next one is {later}")
-        + f". The log {start} and must be contiguous after that."
-    )
-
-
-def version_not_found(ctx: LogContext, wanted: int, latest: int) -> VersionNotFoundError:
-    """The error for a version outside the log, naming what is available."""
-    available = list_log(ctx).reconstructable() or (latest, latest)
-    span = (
-        f"versions {available[0]} to {available[1]} are"
-        if available[0] < available[1]
-        else f"only version {available[0]} is"
-    )
-    reason = "it does not exist yet" if wanted > available[1] else "its log files have been cleaned up"
-    if wanted < 0:
-        reason = "versions start at 0"
-    return VersionNotFoundError(f"{ctx.uri} has no version {wanted}: {reason}; {span} available.")

@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headwater.errors import ObjectNotFoundError
-from headwater.log import names
 from headwater.log.actions import Add
 from headwater.log.commit import CommitActions
 from headwater.log.history import CommitSummary, read_history
+from headwater.log.log_format import DELTA
 from headwater.log.replay import TableState, replay_files
 from headwater.log.schema import StructType, mapping_mode
 from headwater.log.segment import NOT_ASKED_MS
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from headwater.log.operands import TableShape
     from headwater.log.schema import MappingMode
     from headwater.log.segment import LogSegment
+    from headwater.log.split_actions import MergeSkip
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ class Snapshot:
         if self.commits and self.commits[-1].version == self.commits[-1].end_version:
             return self.commits[-1]
         try:
-            return CommitActions.of(self.version, self.ctx.store.get(names.commit_key(self.version)))
+            key = self.ctx.format.commit_key(self.version)
+            return CommitActions.of(self.version, self.ctx.store.get(key), self.ctx.format)
         except ObjectNotFoundError:
             return None
 
@@ -131,6 +133,11 @@ class Snapshot:
         """The configuration of each domain that is not removed."""
         return {d.domain: d.configuration for d in self._table_state.domains.values() if not d.removed}
 
+    @property
+    def merge_skips(self) -> dict[str, MergeSkip]:
+        """The newest `mergeskip` of each file, by canonical path; only search tables have any."""
+        return self._table_state.skips
+
     # --- files -----------------------------------------------------------------------------------
 
     @cached_property
@@ -149,13 +156,14 @@ class Snapshot:
             self.metadata.partition_columns,
             self.mapping_mode,
             min(length, DEFAULT_STRING_PREFIX_LENGTH),
+            empty_text_is_null=self.ctx.format is DELTA,
         )
 
     @cached_property
     def _live(self) -> LiveFiles:
         from headwater.log.live_files import LiveFiles
 
-        return LiveFiles(self.base, self._tail, self.shape)
+        return LiveFiles(self.base, self._tail, self.shape, self.ctx.format)
 
     def files(self, where: str | Expression | None = None, columns: Sequence[str] | None = None) -> pa.Table:
         """The live files, as a table with one row a file.
@@ -165,18 +173,18 @@ class Snapshot:
                 partition values and by statistics. Files that are kept may still hold no match.
             columns: which columns, of `path`, `partitionValues`, `size`, `modificationTime`, `dataChange`,
                 `stats`, `tags`, `deletionVector`, `baseRowId`, `defaultRowCommitVersion` and
-                `clusteringProvider`; all of them by default.
+                `clusteringProvider`; all of them by default. The files of a search table have the fields of its
+                `add` action instead.
 
         Returns:
             A `pyarrow.Table`. Paths are as the log has them (percent-encoded, relative to the table or absolute),
             the keys of `partitionValues` and of `stats` are physical column names.
         """
-        from headwater.log.file_chunks import ADD_COLUMNS
-
-        wanted = list(ADD_COLUMNS) if columns is None else list(columns)
-        unknown = [name for name in wanted if name not in ADD_COLUMNS]
+        known = self.ctx.format.file_columns
+        wanted = list(known) if columns is None else list(columns)
+        unknown = [name for name in wanted if name not in known]
         if unknown:
-            raise ValueError(f"unknown columns {unknown}: choose from {list(ADD_COLUMNS)}")
+            raise ValueError(f"unknown columns {unknown}: choose from {list(known)}")
         if isinstance(where, str):
             from headwater.log.filter_sql import parse_filter
 
@@ -190,9 +198,7 @@ class Snapshot:
             paths: in canonical form (`headwater.log.paths`).
             columns: as for `files`.
         """
-        from headwater.log.file_chunks import ADD_COLUMNS
-
-        return self._live.named(paths, list(ADD_COLUMNS) if columns is None else list(columns))
+        return self._live.named(paths, list(self.ctx.format.file_columns if columns is None else columns))
 
     @cached_property
     def _totals(self) -> tuple[int, int]:

@@ -182,10 +182,20 @@ def _parsed_bound(values: pa.ChunkedArray | None, type_: DataType) -> pa.Chunked
         return None
     if values.type == target:
         return values
+    if pa.types.is_string(values.type):
+        return _bounds_as_text(values, type_, target)
     try:
         return values.cast(target, safe=not pa.types.is_timestamp(target))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
+
+
+def _bounds_as_text(values: pa.ChunkedArray, type_: DataType, target: pa.DataType) -> pa.ChunkedArray:
+    """Bounds that a dialect writes as text, whatever the type; what cannot be understood is not known."""
+    parts = [parse_bounds(part, type_) for part in values.chunks]
+    if pa.types.is_floating(target):  # NaN is above all numbers, but no comparison with it says so
+        parts = [pc.if_else(pc.is_nan(part), build.float64s([None])[0], part) for part in parts]
+    return pa.chunked_array(parts, type=target)
 
 
 def _widen(upper: pa.ChunkedArray | None) -> pa.ChunkedArray | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from headwater.log.actions import Metadata, Protocol
     from headwater.log.context import LogContext
     from headwater.log.segment import LogListing
+    from headwater.log.snapshot import Snapshot
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -96,13 +97,16 @@ def modification_times(listing: LogListing) -> dict[int, int]:
     return times
 
 
-def version_at(ctx: LogContext, timestamp_ms: int, protocol: Protocol, metadata: Metadata) -> int:
-    """The version that was the newest at a point in time. `protocol` and `metadata` are the latest ones.
+def version_at(ctx: LogContext, timestamp_ms: int, latest: Snapshot) -> int:
+    """The version that was the newest at a point in time. `latest` is the newest of all.
 
     Raises:
         VersionNotFoundError: the time is before the first version that can be loaded, or after the last commit.
     """
     listing = list_log(ctx)
+    for unreachable in latest.segment.unreachable:
+        listing.commits.pop(unreachable, None)
+    protocol, metadata = latest.protocol, latest.metadata
     versions = loadable_commits(listing)
     if not versions:
         raise VersionNotFoundError(

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from headwater.log.context import LogContext
     from headwater.log.expressions import Expression
     from headwater.log.snapshot import Snapshot
+    from headwater.log.split_actions import MergeSkip
 
 MAX_ATTEMPTS = 1_000
 """How often a commit is tried before it gives up; each loss means that somebody else has succeeded."""
@@ -93,6 +94,7 @@ class Transaction:
         self._cdc: list[AddCdcFile] = []
         self._txns: list[Txn] = []
         self._domains: list[DomainMetadata] = []
+        self._skips: list[MergeSkip] = []
         self._metadata: Metadata | None = None
         self._protocol: Protocol | None = None
         self._rows = RowChanges()
@@ -200,6 +202,12 @@ class Transaction:
         """Record how far an application has come (an idempotent write)."""
         self._txns.append(txn)
 
+    def skip_merge(self, skips: Iterable[MergeSkip]) -> None:
+        """Record files that could not be merged, in a log that has `mergeskip` actions."""
+        if not self.ctx.format.has_merge_skips:
+            raise InvalidCommitError(f"{self.ctx.uri}: the log of a {self.ctx.format.title} has no mergeskip actions.")
+        self._skips.extend(skips)
+
     def set_domain(self, domain: DomainMetadata) -> None:
         """Set (or, with `removed`, remove) a metadata domain."""
         self._domains.append(domain)
@@ -224,6 +232,7 @@ class Transaction:
             domains=tuple(self._domains),
             protocol=self._protocol,
             metadata=self._metadata,
+            skips=tuple(self._skips),
         )
 
     # --- the commit --------------------------------------------------------------------------------
@@ -256,7 +265,7 @@ class Transaction:
         for attempt_number in range(1, MAX_ATTEMPTS + 1):
             challenger = self._with_vectors(challenger, base)
             final, attempt = self._completed(challenger, base)
-            commit = _readable(CommitActions.of(attempt.version, encode_commit(final, attempt, self.id, facts)))
+            commit = _readable(self._encoded(final, attempt, facts))
             winner = check_not_overtaken(self.ctx, base) or publish(self.ctx, commit.version, commit.data, self.id)
             if winner is None:
                 # From here on nothing may fail: the commit has happened.
@@ -293,6 +302,16 @@ class Transaction:
         if final is not draft:
             check_actions(final)
         return final, attempt
+
+    def _encoded(self, final: Draft, attempt: Attempt, facts: dict[str, Any]) -> CommitActions:
+        """The commit in the dialect of the log."""
+        if self.ctx.format.has_merge_skips:
+            from headwater.log.split_encoding import encode_version
+
+            data = encode_version(final, attempt, self.id, facts)
+        else:
+            data = encode_commit(final, attempt, self.id, facts)
+        return CommitActions.of(attempt.version, data, self.ctx.format)
 
     def _check_writable(self, protocol: Protocol, metadata: Metadata) -> None:
         try:

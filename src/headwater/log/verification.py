@@ -35,6 +35,10 @@ _File = tuple[str, str | None, int, int | None, list[tuple[str, str]]]
 
 def verify(snapshot: Snapshot) -> list[Discrepancy]:
     """Every discrepancy between the log and its checksum, and every illegal action after the checkpoint."""
+    if not snapshot.ctx.format.has_checksums:
+        from headwater.log.split_log_checks import verify_split_log
+
+        return verify_split_log(snapshot)
     illegal = [
         Discrepancy(commit.key, "actions", "what the protocol allows in one commit", text)
         for commit in snapshot.commits

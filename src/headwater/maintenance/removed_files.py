@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from headwater.log import names
 from headwater.log.columns import int64s, strings
 from headwater.log.commit import CommitActions
 
@@ -26,8 +25,8 @@ def removed_in(ctx: LogContext, versions: Sequence[int]) -> tuple[list[Remove], 
     changes: list[AddCdcFile] = []
     for start in range(0, len(versions), _BATCH):
         batch = versions[start : start + _BATCH]
-        for version, data in zip(batch, ctx.store.get_many([names.commit_key(v) for v in batch]), strict=True):
-            lines = CommitActions.of(version, data).file_lines()
+        for version, data in zip(batch, ctx.store.get_many([ctx.format.commit_key(v) for v in batch]), strict=True):
+            lines = CommitActions.of(version, data, ctx.format).file_lines()
             removes += [line.remove for line in lines if line.remove is not None]
             changes += [line.cdc for line in lines if line.cdc is not None]
     columns = {

@@ -104,7 +104,7 @@ def _first_version(
         return int(version or 0)
     wanted_ms = to_ms(in_zone(timestamp, zone))
     newest = open_snapshot(ctx, version=None, timestamp=None)
-    found = version_at(ctx, wanted_ms, newest.protocol, newest.metadata)
+    found = version_at(ctx, wanted_ms, newest)
     at_ms = open_snapshot(ctx, version=found).timestamp
     if at_ms >= wanted_ms:
         return found
@@ -121,4 +121,4 @@ def _last_version(
     if timestamp is None:
         return version
     newest = open_snapshot(ctx, version=None, timestamp=None)
-    return version_at(ctx, to_ms(in_zone(timestamp, zone)), newest.protocol, newest.metadata)
+    return version_at(ctx, to_ms(in_zone(timestamp, zone)), newest)
