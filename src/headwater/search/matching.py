@@ -1,0 +1,133 @@
+"""Which rows of a split a query finds.
+
+No answer is ever cut off. Where the index only proposes rows (`query_compile`), they are read and decided.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.errors import SearchQueryError
+from headwater.search.compile_leaf import unindexed_query
+from headwater.search.evaluate import BATCH_ROWS, columns_needed, matches
+from headwater.search.fields import ROW_ID_FIELD
+from headwater.search.query import All, Nothing, map_leaves
+from headwater.search.query_compile import compile_query, gap_fields
+from headwater.search.row_ids import uint64s
+from headwater.search.token_column import counting
+
+if TYPE_CHECKING:
+    import tantivy
+
+    from headwater.search.query import Leaf, Query
+    from headwater.search.split import Split
+
+
+def count(split: Split, query: Query) -> int:
+    """How many rows of a split a query finds."""
+    query = adapted(split, query)
+    if isinstance(query, All):
+        return split.num_records
+    if split.num_records == 0 or isinstance(query, Nothing):
+        return 0
+    sure, asked = _parts(split, query)
+    found = 0 if sure is None else run(split, sure, limit=1, count=True).count  # type: ignore[attr-defined]
+    return int(found) + (0 if asked is None else len(decided(split, query, proposed(split, asked))))
+
+
+def row_numbers(split: Split, query: Query) -> pa.UInt64Array:
+    """The numbers of the rows of a split that a query finds, ascending."""
+    query = adapted(split, query)
+    if isinstance(query, All):
+        return counting(split.num_records).cast(pa.uint64())
+    if split.num_records == 0 or isinstance(query, Nothing):
+        return uint64s([])
+    sure, asked = _parts(split, query)
+    if asked is None:
+        assert sure is not None
+        return proposed(split, sure)
+    found = decided(split, query, proposed(split, asked))
+    if sure is None:
+        return found
+    numbers = pa.concat_arrays([proposed(split, sure), found])
+    return numbers.take(pc.sort_indices(numbers))
+
+
+def _parts(split: Split, query: Query) -> tuple[tantivy.Query | None, tantivy.Query | None]:
+    """What the index finds for sure, and what else it proposes."""
+    compiled = compile_query(query, split)
+    if compiled.exact:
+        return compiled.query, None
+    gaps = gap_fields(query, split)
+    certain = compile_query(query, split, gaps=False)
+    if not gaps or not certain.exact:
+        return None, compiled.query
+    import tantivy
+
+    # Only the rows that are not whole in the index need to be read.
+    occur, build = tantivy.Occur, tantivy.Query.boolean_query
+    broken = build([(occur.Should, unindexed_query(name, split)) for name in gaps])
+    whole = build([(occur.Must, certain.query), (occur.MustNot, broken)])
+    return whole, build([(occur.Must, compiled.query), (occur.Must, broken)])
+
+
+def adapted(split: Split, query: Query) -> Query:
+    """A query without the columns that were added to the table after the split was written: all null in its rows."""
+    columns = {field.name.lower() for field in split.schema.fields}
+
+    def known(leaf: Leaf) -> Query:
+        name = leaf.on.field.lower()
+        column = name.removesuffix(".raw").removesuffix(".text")  # a column's second field
+        is_known = split.config.find(leaf.on.field) is not None or name in columns or column in columns
+        return leaf if is_known else Nothing()
+
+    return map_leaves(query, known)
+
+
+def proposed(split: Split, query: tantivy.Query) -> pa.UInt64Array:
+    """The numbers of the rows that the index finds, ascending."""
+    import tantivy
+
+    # The library aborts for a limit that is far too large, and panics for 0.
+    limit = max(1, split.searcher.num_docs)
+    found = run(split, query, limit=limit, count=False, order_by_field=ROW_ID_FIELD, order=tantivy.Order.Asc)
+    numbers = split.row_numbers_of([row_id for row_id, _ in found.hits])
+    return numbers.take(pc.sort_indices(numbers))
+
+
+def run(split: Split, query: tantivy.Query, **options: Any) -> tantivy.SearchResult:
+    """Search the index; what the library refuses only now is a `SearchQueryError` too."""
+    try:
+        return split.searcher.search(query, **options)
+    except ValueError as error:
+        raise SearchQueryError(f"the index of the split {split.path} refuses the query: {error}") from error
+
+
+def decided(split: Split, query: Query, numbers: pa.UInt64Array) -> pa.UInt64Array:
+    """Those of some rows that a query finds, by reading them."""
+    if len(numbers) == 0:
+        return numbers
+    columns = readable_columns(split, query)
+    kept = []
+    for start in range(0, len(numbers), BATCH_ROWS):
+        piece = numbers.slice(start, BATCH_ROWS)
+        kept.append(piece.filter(matches(query, split.rows(piece, columns), split.config)))
+    return pa.concat_arrays([*kept, uint64s([])])
+
+
+def readable_columns(split: Split, query: Query) -> list[str]:
+    """The columns that a query needs, all of which must be in the rows.
+
+    Raises:
+        SearchQueryError: one of them is only indexed.
+    """
+    columns = columns_needed(query, split.config)
+    for name in columns:
+        if name in split.config.index_only_columns:
+            raise SearchQueryError(
+                f"column {name!r} is only indexed: its values are not kept, and the index alone cannot answer {query}"
+            )
+    return columns
