@@ -221,7 +221,7 @@ class SearchQueryError(HeadwaterError, ValueError):
 
 
 class SearchConfigError(HeadwaterError, ValueError):
-    """A field of a search index is configured in a way that is unknown, contradicts itself or does not fit its column."""
+    """A field of a search index is configured in a way that is unknown, contradictory, or not for its column."""
 
 
 class CorruptSplitError(HeadwaterError):
