@@ -7,6 +7,7 @@ name or id, types widened, deleted rows left out, row ids kept.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -81,12 +82,27 @@ class Copies:
         plan = file_plan(self.spark, replace(self.target, hidden=hidden))
 
         def copy(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            held = read_splits(read_plan, batches)
-            renamed = (batch.rename_columns([names.get(n, n) for n in batch.schema.names]) for batch in held)
-            return write_rows(plan, renamed)
+            with _thrifty_memory():
+                held = read_splits(read_plan, batches)
+                renamed = (batch.rename_columns([names.get(n, n) for n in batch.schema.names]) for batch in held)
+                yield from write_rows(plan, renamed)
 
         tasks = dealt_splits(self.spark, rows, *_task_limits(rows, num_tasks))
         return write_results(tasks.mapInArrow(copy, RESULT_SCHEMA), plan)
+
+
+@contextmanager
+def _thrifty_memory() -> Iterator[None]:
+    """Let Arrow take memory from an allocator that keeps it; others give it back, and get it zeroed again."""
+    import pyarrow as pa
+
+    before = pa.default_memory_pool()
+    if "jemalloc" in pa.supported_memory_backends():
+        pa.set_memory_pool(pa.jemalloc_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
 
 
 def can_copy(snapshot: Snapshot) -> bool:

@@ -10,6 +10,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from headwater.errors import HeadwaterError, ObjectNotFoundError
@@ -56,6 +57,9 @@ class ReadPlan:
     """Whether rows show the number of their file (a column of the splits) and their position in it."""
 
 
+_BATCH_BYTES = 16 * 2**20
+_MIN_BATCH_ROWS = 1_024
+_MAX_BATCH_ROWS = 65_536
 ONLY_COLUMN = "__headwater_only_rows"
 """A column of splits: a deletion vector whose rows alone count, or null."""
 
@@ -67,18 +71,26 @@ class _Counted:
     deleted: BitMap64 | None
     only: BitMap64 | None
 
-    @property
-    def all_rows(self) -> bool:
-        return self.deleted is None and self.only is None
+    def has_rows(self, start: int, end: int) -> bool:
+        """Whether any row from `start` to before `end` may count: others need not be decoded."""
+        return self.only is None or bool(self.only.range_cardinality(start, end))
 
-    def of(self, positions: pa.Array) -> pa.Array:
-        """Those of consecutive positions that count."""
+    def of(self, batch: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, pa.Array]:
+        """The rows of a batch that count, and their positions in the file; its first row is at `first_row`."""
         from pyroaring import BitMap64
 
-        rows = BitMap64(range(positions[0].as_py(), positions[-1].as_py() + 1))
-        if self.only is not None:
-            rows &= self.only
-        return _as_array(rows if self.deleted is None else rows - self.deleted)
+        every = BitMap64(range(first_row, first_row + batch.num_rows))
+        rows = every if self.only is None else every & self.only
+        rows = rows if self.deleted is None else rows - self.deleted
+        positions = _as_array(rows)
+        if len(rows) == batch.num_rows:
+            return batch, positions
+        places = pa.compute.subtract(positions, first_row)
+        if 2 * len(rows) < batch.num_rows:
+            return batch.take(places), positions
+        mask = np.zeros(batch.num_rows, bool)  # quicker than to gather most of the rows
+        mask[places.to_numpy()] = True
+        return batch.filter(pa.array(mask)), positions
 
 
 def read_splits(plan: ReadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -134,7 +146,8 @@ class _Reader:
         first_row = 0
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).num_rows
-            if split["start"].as_py() <= _offset(file, group) < split["end"].as_py():
+            in_split = split["start"].as_py() <= _offset(file, group) < split["end"].as_py()
+            if in_split and counted.has_rows(first_row, first_row + size):
                 yield from self._group(file, group, first_row, names, sources, split, counted)
             first_row += size
 
@@ -152,18 +165,19 @@ class _Reader:
         counted: _Counted,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one row group."""
+        end = first_row + file.metadata.row_group(group).num_rows
         for batch in _batches(file, group, names):
-            positions = _positions(first_row, batch.num_rows)
-            first_row += batch.num_rows
-            if not counted.all_rows:
-                kept = counted.of(positions)
-                batch, positions = batch.take(pa.compute.subtract(kept, positions[0])), kept
+            count = batch.num_rows
+            batch, positions = counted.of(batch, first_row)
+            first_row += count
             if batch.num_rows:
                 result = self._in_table_schema(batch, positions, sources, split)
                 if written_in_old_calendar(file.metadata.metadata):
                     for name in sources:
                         refuse_old_dates(result.column(name), name)
                 yield result
+            if not counted.has_rows(first_row, end):
+                return
 
     def _in_table_schema(
         self, batch: pa.RecordBatch, positions: pa.Array, sources: dict[str, pa.Field | None], split: dict[str, Any]
@@ -200,23 +214,23 @@ def _tracked(
 
 def _batches(file: ParquetObject, group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
     if names:
-        yield from file.batches(names, [group])
+        yield from file.batches(names, [group], _batch_rows(file, group))
     else:
         count = file.metadata.row_group(group).num_rows
         yield pa.RecordBatch.from_arrays([pa.nulls(count)], names=["nothing"])
+
+
+def _batch_rows(file: ParquetObject, group: int) -> int:
+    """So many rows that a batch is neither tiny nor large, whether rows are narrow or wide."""
+    metadata = file.metadata.row_group(group)
+    row_bytes = max(1, metadata.total_byte_size // max(1, metadata.num_rows))
+    return int(max(_MIN_BATCH_ROWS, min(_MAX_BATCH_ROWS, _BATCH_BYTES // row_bytes)))
 
 
 def _offset(file: ParquetObject, group: int) -> int:
     """Where a row group begins in its file."""
     column = file.metadata.row_group(group).column(0)
     return int(column.dictionary_page_offset or column.data_page_offset)
-
-
-def _positions(first_row: int, count: int) -> pa.Array:
-    """The positions of consecutive rows in their file."""
-    from pyroaring import BitMap64
-
-    return _as_array(BitMap64(range(first_row, first_row + count)))
 
 
 def _as_array(rows: BitMap64) -> pa.Array:
