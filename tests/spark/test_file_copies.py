@@ -131,3 +131,25 @@ def test_compaction_copies_too(spark: SparkSession, tmp_path: Path, copied: list
     files = files_of(tmp_path)
     assert files.num_rows == 2
     assert files.column("deletionVector").null_count == 2
+
+
+def test_many_tiny_files_are_read_in_python_and_shuffled(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from headwater.spark.maintenance import optimize_rewrite
+
+    monkeypatch.setattr(optimize_rewrite, "_MANY_FILES", 5)
+    read: list[str] = []
+    scan_in_python = file_copies.scan_in_python
+
+    def counted(*arguments: Any) -> Any:
+        read.append(arguments[1].uri)
+        return scan_in_python(*arguments)
+
+    monkeypatch.setattr(file_copies, "scan_in_python", counted)
+    frame = spark.range(60).selectExpr("id", "concat('v', id) v", "timestamp_seconds(id) ts")
+    hw.write(frame.repartitionByRange(6, "id"), tmp_path)
+    hw.DeltaTable.forPath(spark, tmp_path).optimize().executeCompaction()
+    assert len(read) == 1
+    assert files_of(tmp_path).num_rows == 1
+    assert sorted(hw.read(spark, tmp_path).collect()) == sorted(frame.collect())

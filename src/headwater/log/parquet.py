@@ -65,9 +65,17 @@ class _RangeReader(io.RawIOBase):
 class ParquetObject:
     """One Parquet file of the log: its footer is read on first use, columns on demand."""
 
-    def __init__(self, store: ObjectStore, meta: ObjectMeta) -> None:
+    def __init__(self, store: ObjectStore, meta: ObjectMeta, *, small_bytes: int = 0) -> None:
+        """Look at a file; nothing is read yet.
+
+        Args:
+            store: where it is.
+            meta: which one.
+            small_bytes: up to this size the file is read whole: for those who want most of its columns.
+        """
         self.store = store
         self.meta = meta
+        self._is_small = meta.size_bytes <= small_bytes
         self._readers = local()
 
     @cached_property
@@ -76,7 +84,7 @@ class ParquetObject:
             return self._opened(None)
 
     def _opened(self, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
-        source = pa.PythonFile(_RangeReader(self.store, self.meta), mode="r")
+        source = self._whole if self._is_small else pa.PythonFile(_RangeReader(self.store, self.meta), mode="r")
         # Merging ranges pays where a request costs milliseconds; on a disk it only adds a copy.
         remote = not self.store.uri.startswith("file:")
         return pq.ParquetFile(
@@ -87,6 +95,18 @@ class ParquetObject:
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
         )
+
+    @cached_property
+    def _data(self) -> bytes:
+        return self.store.get(self.meta.key)
+
+    @property
+    def _whole(self) -> pa.BufferReader:
+        """A small file, read at once: one request instead of one for the footer and each column."""
+        data = self._data
+        if len(data) != self.meta.size_bytes:
+            raise pa.ArrowInvalid(f"it has {len(data)} bytes where {self.meta.size_bytes} were expected")
+        return pa.BufferReader(data)
 
     def _of_this_thread(self) -> pq.ParquetFile:
         """A reader that no other thread uses; the footer is read once for all."""

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from headwater.storage import ObjectStore
 
+_SMALL_BYTES = 256 * 2**10
+
 
 class DataFiles:
     """The data files of one table, most of them below its location."""
@@ -34,7 +36,7 @@ class DataFiles:
             size_bytes: its size by the log.
         """
         store, key = self.locate(uri)
-        return ParquetObject(store, ObjectMeta(key, size_bytes, 0))
+        return ParquetObject(store, ObjectMeta(key, size_bytes, 0), small_bytes=_SMALL_BYTES)
 
     def locate(self, uri: str) -> tuple[ObjectStore, str]:
         """The store that holds a file, and the file's key in it."""

@@ -17,7 +17,7 @@ from headwater.log.schema import LONG, StructField
 from headwater.spark.arrow_rows import UnreadableInPythonError
 from headwater.spark.data_writer import file_plan, write_results
 from headwater.spark.python_reader import read_splits
-from headwater.spark.python_scan import dealt_splits, planned_read
+from headwater.spark.python_scan import dealt_splits, planned_read, scan_in_python
 from headwater.spark.read_filter import Selection, Wanted
 from headwater.spark.row_tracking import materialized_names
 from headwater.spark.task_writer import RESULT_SCHEMA, write_rows
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from headwater.log.actions import Add
     from headwater.log.snapshot import Snapshot
@@ -66,16 +66,31 @@ class Copies:
         Raises:
             StorageError: a file could not be read or written.
         """
+        return self._tried(lambda: self._written(num_tasks), by_spark)
+
+    def read(self, write: Callable[[DataFrame], list[Add]], by_spark: Callable[[], list[Add]]) -> list[Add]:
+        """Let Python workers read the rows, and Spark do the rest: of tiny files, they open a few times as many.
+
+        Args:
+            write: writes the rows.
+            by_spark: reads and writes them by Spark, which understands what Arrow does not.
+        """
+        return self._tried(lambda: write(scan_in_python(self.spark, self.snapshot, self._wanted)), by_spark)
+
+    def _tried(self, fast: Callable[[], list[Add]], by_spark: Callable[[], list[Add]]) -> list[Add]:
         if not can_copy(self.snapshot):
             return by_spark()
         try:
-            return self._written(num_tasks)
+            return fast()
         except UnreadableInPythonError:
             return by_spark()
 
+    @property
+    def _wanted(self) -> Wanted:
+        return Wanted(Selection(), True, self.row_tracking, {}, self.storage_options)
+
     def _written(self, num_tasks: int | None) -> list[Add]:
-        wanted = Wanted(Selection(), True, self.row_tracking, {}, self.storage_options)
-        read_plan, _, rows = planned_read(self.spark, self.snapshot, wanted)
+        read_plan, _, rows = planned_read(self.spark, self.snapshot, self._wanted)
         read_plan = replace(read_plan, located=False)
         names = materialized_names(self.target.properties) if self.row_tracking else {}
         hidden = tuple(StructField(name, LONG) for name in names.values())

@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 ROAD = "Python with obstore, for Spark has no filesystem for this store"
 _SPLIT_BYTES = 64 * 2**20
 _OPEN_BYTES = 4 * 2**20
-"""What opening a file costs, as if it were bytes to read."""
+_LOCAL_OPEN_BYTES = 128 * 2**10
+"""What opening a file costs, as if it were bytes to read: in a store, and on a disk."""
 _MIN_TASKS = 8
 
 
@@ -173,5 +174,6 @@ def _splits(rows: pa.Table) -> pa.Table:
 def _task_count(splits: pa.Table, min_tasks: int) -> int:
     """Tasks of about a split's size each; a few at least, for the machines have several cores."""
     read_bytes = pc.sum(pc.min_element_wise(splits.column("size"), _SPLIT_BYTES)).as_py() or 0
-    work = read_bytes + _OPEN_BYTES * splits.num_rows
+    is_local = splits.column("path")[0].as_py().startswith("file:")
+    work = read_bytes + (_LOCAL_OPEN_BYTES if is_local else _OPEN_BYTES) * splits.num_rows
     return int(max(1, min(splits.num_rows, max(min_tasks, -(-work // _SPLIT_BYTES)))))

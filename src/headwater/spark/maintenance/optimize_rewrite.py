@@ -80,9 +80,10 @@ class GroupRewriter:
             frame = scan(self.spark, part, row_tracking=tracked, storage_options=self.storage_options)
             return RowFiles(target).write_rows(self._in_order(frame, group))
 
-        is_in_order = group.num_files == 1 and group.cells_per_file == 1
-        if is_in_order and not _is_dust(group):
-            copies = Copies(self.spark, part, target, tracked, self.storage_options)
+        copies = Copies(self.spark, part, target, tracked, self.storage_options)
+        if _is_dust(group):
+            adds = copies.read(lambda frame: RowFiles(target).write_rows(self._in_order(frame, group)), by_spark)
+        elif group.num_files == 1 and group.cells_per_file == 1:
             adds = copies.write(by_spark, num_tasks=1)
         else:
             adds = by_spark()
