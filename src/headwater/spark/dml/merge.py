@@ -256,7 +256,8 @@ class _Merge:
         check_conditions(view.frame, self.clauses, When.MATCHED)
         check_conditions(view.target, self.clauses, When.NOT_MATCHED_BY_SOURCE)
         check_conditions(self.source.frame, self.clauses, When.NOT_MATCHED)
-        if any(clause.action is Action.UPDATE for clause in self.clauses):
+        # An upsert gives the same values to old rows as to new ones.
+        if any(clause.action is Action.UPDATE for clause in self.clauses) and not self._is_upsert:
             assert self.updates.rows(view).schema is not None
         if self.request.has(When.NOT_MATCHED):
             assert self.inserts.rows(self.source.frame, None).frame.schema is not None
