@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +19,13 @@ _LONG = ("test_round_trips", "test_killed_writes", "test_check_docs", "test_merg
 
 settings.register_profile("headwater", deadline=None)
 settings.load_profile("headwater")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Splits are unpacked where nothing is left behind; Spark's workers inherit the place."""
+    directory = tempfile.TemporaryDirectory(prefix="headwater-test-splits-", ignore_cleanup_errors=True)
+    os.environ["HEADWATER_SPLIT_CACHE_DIR"] = directory.name
+    config.add_cleanup(directory.cleanup)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ConcurrentWriteException,
         ConstraintViolationError,
         CorruptLogError,
+        CorruptSplitError,
         DeltaConcurrentModificationException,
         FilterError,
         HeadwaterError,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
         RetentionError,
         SchemaError,
         SchemaMismatchError,
+        SearchConfigError,
+        SearchQueryError,
         StorageError,
         TableAlreadyExistsError,
         TableNotFoundError,
@@ -52,9 +55,13 @@ if TYPE_CHECKING:
     from headwater.log.snapshot import Snapshot
     from headwater.merge_builder import DeltaMergeBuilder
     from headwater.optimize_builder import DeltaOptimizeBuilder
+    from headwater.search.delta_index import SearchCoverage, SearchIndexed, SearchIndexNotFoundError
+    from headwater.search_table import SearchTable
+    from headwater.searched_table import search_index
     from headwater.spark.changes import read_changes
     from headwater.spark.explain import scans
     from headwater.spark.scan import read
+    from headwater.spark.search.sql_functions import register_search_functions
     from headwater.spark.session import spark
     from headwater.spark.write import Written, write
     from headwater.table_builder import DeltaTableBuilder
@@ -70,6 +77,7 @@ _HOMES = {
     "ConcurrentWriteException": "headwater.errors",
     "ConstraintViolationError": "headwater.errors",
     "CorruptLogError": "headwater.errors",
+    "CorruptSplitError": "headwater.errors",
     "DeltaConcurrentModificationException": "headwater.errors",
     "DeltaMergeBuilder": "headwater.merge_builder",
     "DeltaOptimizeBuilder": "headwater.optimize_builder",
@@ -89,6 +97,12 @@ _HOMES = {
     "RetentionError": "headwater.errors",
     "SchemaError": "headwater.errors",
     "SchemaMismatchError": "headwater.errors",
+    "SearchConfigError": "headwater.errors",
+    "SearchCoverage": "headwater.search.delta_index",
+    "SearchIndexNotFoundError": "headwater.search.delta_index",
+    "SearchIndexed": "headwater.search.delta_index",
+    "SearchQueryError": "headwater.errors",
+    "SearchTable": "headwater.search_table",
     "Snapshot": "headwater.log.snapshot",
     "StorageError": "headwater.errors",
     "TableAlreadyExistsError": "headwater.errors",
@@ -101,7 +115,9 @@ _HOMES = {
     "open_log": "headwater.tables",
     "read": "headwater.spark.scan",
     "read_changes": "headwater.spark.changes",
+    "register_search_functions": "headwater.spark.search.sql_functions",
     "scans": "headwater.spark.explain",
+    "search_index": "headwater.searched_table",
     "spark": "headwater.spark",
     "write": "headwater.spark.write",
 }
@@ -116,6 +132,7 @@ __all__ = [
     "ConcurrentWriteException",
     "ConstraintViolationError",
     "CorruptLogError",
+    "CorruptSplitError",
     "DeltaConcurrentModificationException",
     "DeltaMergeBuilder",
     "DeltaOptimizeBuilder",
@@ -135,6 +152,12 @@ __all__ = [
     "RetentionError",
     "SchemaError",
     "SchemaMismatchError",
+    "SearchConfigError",
+    "SearchCoverage",
+    "SearchIndexNotFoundError",
+    "SearchIndexed",
+    "SearchQueryError",
+    "SearchTable",
     "Snapshot",
     "StorageError",
     "TableAlreadyExistsError",
@@ -148,7 +171,9 @@ __all__ = [
     "open_log",
     "read",
     "read_changes",
+    "register_search_functions",
     "scans",
+    "search_index",
     "spark",
     "write",
 ]

@@ -6,8 +6,8 @@ from copy import copy
 from typing import TYPE_CHECKING
 
 from headwater.errors import TableNotFoundError
-from headwater.maintained_table import MaintainedTable
-from headwater.tables import open_log
+from headwater.searched_table import SearchedTable
+from headwater.tables import open_delta_log
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headwater.table_builder import DeltaTableBuilder
 
 
-class DeltaTable(MaintainedTable):
+class DeltaTable(SearchedTable):
     """A Delta table at a path. Get one with `DeltaTable.forPath`.
 
     Example:
@@ -57,14 +57,14 @@ class DeltaTable(MaintainedTable):
                 f"hadoopConf {sorted(hadoopConf)} cannot be set for one table: set them on the session "
                 "(spark.hadoop.*) for the data, and give storage_options for the log."
             )
-        open_log(path, storage_options=storage_options)
+        open_delta_log(path, storage_options)
         return cls(sparkSession, str(path), storage_options)
 
     @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:  # noqa: ARG003
         """Whether there is a Delta table at the path."""
         try:
-            open_log(identifier)
+            open_delta_log(identifier)
         except TableNotFoundError:
             return False
         return True

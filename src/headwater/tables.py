@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from headwater.log.snapshot import Snapshot
 
-__all__ = ["open_log", "table_context"]
+__all__ = ["open_delta_log", "open_log", "table_context"]
 
 
 def open_log(
@@ -62,3 +62,21 @@ def open_log(
         if not is_search_table(path, storage_options):
             raise
         return open_search_log(path, version, timestamp, storage_options)
+
+
+def open_delta_log(path: str | PathLike[str], storage_options: Mapping[str, str] | None = None) -> Snapshot:
+    """The newest version of a Delta table.
+
+    Raises:
+        TableNotFoundError: there is no Delta table; the message says so if there is a search table.
+    """
+    try:
+        return open_snapshot(table_context(path, storage_options))
+    except TableNotFoundError as error:
+        from headwater.search.table_log import is_search_table
+
+        if is_search_table(path, storage_options):
+            raise TableNotFoundError(
+                f"{path} is a search table, not a Delta table: take SearchTable.forPath (or open_log, for its log)."
+            ) from error
+        raise

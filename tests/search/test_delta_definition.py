@@ -26,6 +26,7 @@ from headwater.search.delta_definition import (
     bind,
     define,
     definition_of,
+    fingerprint_of,
     required_definition,
 )
 from headwater.search.delta_index import SearchIndexNotFoundError
@@ -169,3 +170,13 @@ def test_a_definition_from_before_column_mapping_still_finds_its_columns() -> No
 
     assert bound.stored_query(Term(FieldPath("renamed"), "x")) == Term(FieldPath("message"), "x")
     assert [f.metadata[PHYSICAL_NAME_KEY] for f in bound.stored_schema.fields] == ["message", "host"]
+
+
+def test_a_column_that_was_replaced_by_one_that_cannot_be_indexed_so_has_no_fingerprint() -> None:
+    domain = {DOMAIN: define(PLAIN, {"message": "text"}).to_json()}
+    replaced = Table(StructType([StructField("message", LONG)]), domain_metadata=domain)
+
+    assert fingerprint_of(replace(PLAIN, domain_metadata=domain)) is not None
+    assert fingerprint_of(replaced) is None
+    with pytest.raises(SearchConfigError, match="message"):
+        bind(required_definition(replaced), replaced)

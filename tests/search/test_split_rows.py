@@ -87,7 +87,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "timestamp": st.datetimes(timezones=st.just(dt.UTC)),
     "ntz": st.datetimes(),
     "small": st.decimals(-(10**13), 10**13, places=4),
-    "large": st.integers(-(10**38) + 1, 10**38 - 1).map(lambda n: Decimal(n).scaleb(-38)),
+    "large": st.integers(-(10**38) + 1, 10**38 - 1).map(lambda n: Decimal(f"{n}e-38")),
     "interval": st.timedeltas(dt.timedelta(days=-100_000), dt.timedelta(days=100_000)),
     "time": st.times(),
     "void": st.none(),

@@ -237,7 +237,10 @@ def test_files_shows_the_splits_that_a_query_has_to_read(shown: Path, capsys: py
     assert "DV" not in page
 
 
-def test_verify_tells_a_gap_by_its_exit_code(shown: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_tells_a_gap_by_its_exit_code(
+    shown: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # names are not broken
     assert main(["verify", str(shown)]) == 0
     assert "is sound" in capsys.readouterr().out
     version_file(shown, 1).unlink()

@@ -9,14 +9,33 @@ import json
 import os
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from headwater.spark.scan import read
 from headwater.spark.session import spark as start
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EXECUTORS_TIMEOUT_S = 40
 
 
 def main(master: str, executors: int, path: str) -> None:
+    spark, store = start_on(master, executors)
+    frame = read(spark, path)
+    answer = {
+        "master": spark.sparkContext.master,
+        "rows": [list(row) for row in sorted(frame.collect())],
+        "filtered": [list(row) for row in sorted(frame.where("p = 'two' and id % 2 = 1").collect())],
+        "grouped": [list(row) for row in frame.groupBy("p").sum("id").collect()],
+        "tasks": executor_tasks(store),
+    }
+    spark.stop()
+    print(json.dumps(answer))
+
+
+def start_on(master: str, executors: int) -> tuple[SparkSession, object]:
+    """A session on a cluster, as soon as all executors are there; and the store that knows what they do."""
     spark = start(
         "cluster job",
         **{
@@ -38,16 +57,7 @@ def main(master: str, executors: int, path: str) -> None:
     deadline_s = time.monotonic() + EXECUTORS_TIMEOUT_S
     while len(executor_tasks(store)) < executors and time.monotonic() < deadline_s:
         time.sleep(0.2)
-    frame = read(spark, path)
-    answer = {
-        "master": spark.sparkContext.master,
-        "rows": [list(row) for row in sorted(frame.collect())],
-        "filtered": [list(row) for row in sorted(frame.where("p = 'two' and id % 2 = 1").collect())],
-        "grouped": [list(row) for row in frame.groupBy("p").sum("id").collect()],
-        "tasks": executor_tasks(store),
-    }
-    spark.stop()
-    print(json.dumps(answer))
+    return spark, store
 
 
 def executor_tasks(store: object) -> dict[str, int]:

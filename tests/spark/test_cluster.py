@@ -13,7 +13,7 @@ import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -34,6 +34,7 @@ START_TIMEOUT_S, STOP_TIMEOUT_S, JOB_TIMEOUT_S = 60.0, 20.0, 180.0
 SHORT_LIFE = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For a JVM that ends before its best compiler has paid off."""
 JOB = Path(__file__).with_name("cluster_job.py")
+SEARCH_JOB = Path(__file__).with_name("search_cluster_job.py")
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +107,17 @@ def wait_for(process: subprocess.Popen[bytes], log: Path, find: Callable[[str], 
         time.sleep(0.1)
 
 
+def run_job(job: Path, master: str, environment: dict[str, str], path: Path) -> dict[str, Any]:
+    """What an application prints, run on the cluster about the table at a path."""
+    argv = [sys.executable, str(job), master, str(WORKERS), str(path)]
+    done = subprocess.run(
+        argv, env=environment, capture_output=True, text=True, timeout=JOB_TIMEOUT_S, check=False, cwd=path.parent
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[list[object]]]:
     """Partitions that only the log knows (one is null), files with and without vectors; and the rows that are left."""
@@ -139,14 +151,9 @@ def test_a_cluster_reads_the_same_rows_as_a_local_session(
     spark: SparkSession,
 ) -> None:
     path, left = table
-    argv = [sys.executable, str(JOB), master, str(WORKERS), str(path)]
 
-    done = subprocess.run(
-        argv, env=environment, capture_output=True, text=True, timeout=JOB_TIMEOUT_S, check=False, cwd=path.parent
-    )
+    answer = run_job(JOB, master, environment, path)
 
-    assert done.returncode == 0, done.stderr[-3000:]
-    answer = json.loads(done.stdout.splitlines()[-1])
     assert answer["master"] == master
     assert len(answer["tasks"]) == WORKERS
     assert all(count > 0 for count in answer["tasks"].values())
@@ -156,3 +163,22 @@ def test_a_cluster_reads_the_same_rows_as_a_local_session(
     for n, p in left:
         sums[p] = sums.get(p, 0) + int(str(n))
     assert dict(answer["grouped"]) == sums
+
+
+def test_a_cluster_makes_and_searches_a_search_table(master: str, environment: dict[str, str], tmp_path: Path) -> None:
+    full = [n for n in range(1_000) if n % 7 == 0]
+
+    answer = run_job(SEARCH_JOB, master, environment, tmp_path / "a search table")
+
+    assert len(answer["tasks"]) == WORKERS
+    assert all(count > 0 for count in answer["tasks"].values())
+    assert answer["found"] == full
+    assert answer["count"] == sum(n % 3 != 1 for n in full)
+    assert answer["filtered"] == [n for n in range(1_000) if n % 3 == 2 and (n < 20 or n > 990)]
+    assert answer["grouped"] == [[part, sum(n % 3 == part for n in range(500, 1_000))] for part in range(3)]
+    assert answer["best"] == 5
+    assert answer["aggregated"] == [
+        {"part": part, "count": sum(n % 3 == part for n in full), "max(id)": max(n for n in full if n % 3 == part)}
+        for part in range(3)
+    ]
+    assert (answer["splits"], answer["merged"], answer["after"], answer["warm"]) == (12, 3, len(full), 3)

@@ -41,6 +41,13 @@ def test_each_call_sees_the_newest_version(spark: SparkSession, table: str) -> N
     assert ids(before) == [1, 3]
 
 
+def test_a_search_table_is_no_delta_table(spark: SparkSession, tmp_path: Path) -> None:
+    hw.SearchTable.create(spark, tmp_path, "id INT, message STRING")
+    assert not hw.DeltaTable.isDeltaTable(spark, str(tmp_path))
+    with pytest.raises(hw.TableNotFoundError, match="is a search table"):
+        hw.DeltaTable.forPath(spark, tmp_path)
+
+
 def test_what_is_no_table(spark: SparkSession, table: str, tmp_path: Path) -> None:
     assert hw.DeltaTable.isDeltaTable(spark, table)
     assert not hw.DeltaTable.isDeltaTable(spark, str(tmp_path / "nothing"))

@@ -2,7 +2,8 @@
 
 FULL looks at what is in the store (or at an inventory of it), LITE only at what the log says was removed. Both keep
 everything that a live file, or one removed after the cut-off, stands for; that snapshot is read before anything is
-listed, so what is committed meanwhile is too young to be touched. All of it is set arithmetic on columns.
+listed, so what is committed meanwhile is too young to be touched. FULL also cleans up the table's search index. All of
+it is set arithmetic on columns.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from headwater.log.tree import TREE_SCHEMA, list_tree
 from headwater.maintenance.inventory import tree_of_inventory
 from headwater.maintenance.last_vacuum import last_vacuumed_version
 from headwater.maintenance.removed_files import removed_in
+from headwater.maintenance.search_splits import doomed_splits
 from headwater.maintenance.table_keys import keys_below, referenced_keys, vector_keys
 from headwater.maintenance.visible_files import VisibleFiles, parents
 from headwater.storage.local import LocalStore
@@ -82,10 +84,12 @@ def plan_full(snapshot: Snapshot, cutoff_ms: int, progress: Progress, inventory:
     companions = _companions(keys, doomed.column("key"))
     gone = pa.chunked_array([*doomed.column("key").chunks, companions], pa.binary()).combine_chunks()
     left = keys.filter(pc.invert(pc.is_in(keys, value_set=gone)))
+    splits = doomed_splits(snapshot, cutoff_ms, tree, is_inventory=inventory is not None)
+    emptied = () if inventory is not None else _emptied(snapshot, tree, left, cutoff_ms)
     return VacuumPlan(
-        doomed.select(["key", "size_bytes"]),
+        pa.concat_tables([doomed.select(["key", "size_bytes"]), splits.objects]),
         companions,
-        () if inventory is not None else _emptied(snapshot, tree, left, cutoff_ms),
+        (*emptied, *splits.directories),
         max(len(tree.directories), 1),
         _vacuumed_version(snapshot, cutoff_ms) if inventory is None else None,
     )

@@ -165,9 +165,14 @@ def required_definition(snapshot: Snapshot) -> SearchDefinition:
 
 
 def fingerprint_of(snapshot: Snapshot) -> str | None:
-    """The fingerprint of a table's definition at a version; None if the table has no search index."""
+    """The fingerprint of a table's definition at a version; None if the table has no index, or none that fits it."""
     definition = definition_of(snapshot)
-    return None if definition is None else bind(definition, snapshot).fingerprint
+    if definition is None:
+        return None
+    try:
+        return bind(definition, snapshot).fingerprint
+    except SearchConfigError:  # a column was replaced by one of another type, which cannot be indexed that way
+        return None
 
 
 # --- bound to a version -------------------------------------------------------------------------------

@@ -32,7 +32,12 @@ def mark(frame: DataFrame, summary: ScanSummary) -> None:
 def name_after(function: Callable[..., Any], summary: ScanSummary) -> None:
     """Name the function that reads the files, so that Spark's own plans show the scan too."""
     function.__name__ = f"Headwater#{next(_NUMBERS)}({summary})"
-    _BY_NAME[function.__name__] = summary
+    remember(function.__name__, summary)
+
+
+def remember(name: str, summary: ScanSummary) -> None:
+    """Let a scan be found in plans of classic PySpark, which show it under this name."""
+    _BY_NAME[name] = summary
     while len(_BY_NAME) > _MAX_NAMES:
         _BY_NAME.pop(next(iter(_BY_NAME)), None)
 

@@ -1,0 +1,1 @@
+"""Search tables on Spark: writing splits, scanning and searching them, and looking after them."""
