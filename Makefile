@@ -24,6 +24,7 @@ setup: ## make .venv with everything pinned, and find a Java runtime for Spark
 
 demo: setup ## run the demonstration
 	@$(BIN)/python examples/demo.py $(ARGS)
+	@$(BIN)/python examples/log_search.py $(ARGS)
 
 test: setup ## run the tests
 	@$(BIN)/python -m pytest -q -n $(JOBS) --maxprocesses 8 --dist loadfile $(ARGS)

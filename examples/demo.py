@@ -22,6 +22,7 @@ SCHEMA = "event_id long, date date, at timestamp, customer int, country string, 
 FILTERS = ("customer = 4711", "customer BETWEEN 100 AND 120", "price > 495", "customer < 500 AND price > 400")
 NEXT_STEPS = {
     "python examples/look_inside.py": "a table's log, without Spark",
+    "python examples/log_search.py": "full-text search",
     "headwater show /path/to/table": "yours; or s3://, az://, gs://",
     "headwater --help": "everything the command can do",
     "make test": "the proof",

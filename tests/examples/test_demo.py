@@ -40,10 +40,29 @@ LOOK_INSIDE = [
     "Your turn",
 ]
 
+LOG_SEARCH = [
+    "$ headwater show logs",
+    "(300000, 933, 2174)",  # all lines; one word; a boolean query
+    "declined by the bank",
+    "<b>slow</b> <b>query</b>",
+    "web-2 77",
+    "num_merged_splits=3",
+    "[0, 740, 1458, 2174, 2174]",  # time travel
+    "(200000, 300000)",  # a partition less, and before
+    "MERGE SPLITS",
+    "is sound",
+    "Your turn",
+]
+
 
 @pytest.mark.parametrize(
     ("script", "width", "expected"),
-    [("demo.py", 100, PIPELINE), ("look_inside.py", 80, LOOK_INSIDE), ("look_inside.py", 120, LOOK_INSIDE)],
+    [
+        ("demo.py", 100, PIPELINE),
+        ("log_search.py", 120, LOG_SEARCH),
+        ("look_inside.py", 80, LOOK_INSIDE),
+        ("look_inside.py", 120, LOOK_INSIDE),
+    ],
 )
 def test_an_example_shows_everything_and_leaves_nothing_behind(
     tmp_path: Path, script: str, width: int, expected: list[str]
