@@ -19,7 +19,7 @@ from benchmarks.tables import CACHE_VARIABLE
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from benchmarks.harness import Case, Measure, Outcome
 
@@ -45,6 +45,8 @@ class Benchmark:
     """What is compared beside wall time."""
     libraries: tuple[str, ...] | None = None
     """The distributions whose versions belong into the results; None for Headwater, the reference and pyarrow."""
+    findings: Callable[[Outcome], list[str]] = lambda _outcome: []
+    """What else a reader should know of an outcome."""
 
 
 def add_options(parser: argparse.ArgumentParser, *, runs: int) -> None:
@@ -87,11 +89,14 @@ def run(
     if not outcomes:
         raise SystemExit(f"no case has {given.only!r} in its title")
     report.print_report(benchmark.title, outcomes, benchmark.reference, console, benchmark.second)
+    findings = [text for outcome in outcomes for text in benchmark.findings(outcome)]
+    for text in findings:
+        console.print(f"- {text}", markup=False, highlight=False)
     failed = any(outcome.errors for outcome in outcomes)
     if given.results and failed:
         console.print(f"{RESULTS.name} is unchanged: a peer failed or gave a wrong answer.", style="red")
     elif given.results:
-        remarks = [*benchmark.remarks, *([disturbed] if disturbed else [])]
+        remarks = [*benchmark.remarks, *findings, *([disturbed] if disturbed else [])]
         command = f"python -m benchmarks.{benchmark.name} {' '.join(_public_arguments(sys.argv[1:]))}".strip()
         text = report.markdown(
             benchmark.title,
