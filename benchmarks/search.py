@@ -4,7 +4,7 @@
     python -m benchmarks.search --results
 
 The operations are in `search_operations.py`, the lines in `search_tables.py`. Below the table stand what building takes
-for a line, search on a Delta table with the same lines, and what checkpoints do for a log.
+for a line, and search on a Delta table with the same lines. What checkpoints do for a log is in `search_log.py`.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from benchmarks import report
 from benchmarks.harness import HEADWATER, Case
 from benchmarks.runner import Benchmark, add_options, run
 from benchmarks.scan_operations import PARQUET
-from benchmarks.search_operations import DELTA, NO_CHECKPOINTS, Subject
-from benchmarks.search_tables import COMMIT_SPLITS, LOG_COMMITS, SearchSpec, search_tables_apart
+from benchmarks.search_operations import DELTA, Subject
+from benchmarks.search_tables import SearchSpec, search_tables_apart
 from benchmarks.sessions import Sessions, SessionSpec
 from benchmarks.tables import cache_directory
 from benchmarks.write_operations import BYTES
@@ -94,7 +94,7 @@ TARGETS = {
 
 def cases_of(size: Size, cache: Path) -> Iterator[Case]:
     """Every case. Tables are made when the first case that needs them is due."""
-    for case in (*_query_cases(size, cache), *_other_cases(size, cache)):
+    for case in (*_query_cases(size, cache), *_build_cases(size, cache)):
         yield replace(case, target=TARGETS.get(case.title) if size.has_targets else None)
 
 
@@ -115,17 +115,9 @@ def _query_cases(size: Size, cache: Path) -> Iterator[Case]:
         yield Case(title, operation, Subject(str(tables.path), query).text(), lines, tables.truth[query])
 
 
-def _other_cases(size: Size, cache: Path) -> Iterator[Case]:
+def _build_cases(size: Size, cache: Path) -> Iterator[Case]:
     tables = search_tables_apart(size.built, cache)
     lines = f"{size.built.num_rows / 1e6:g}M lines"
-    log_truth = {"splits": LOG_COMMITS * COMMIT_SPLITS}
-    yield Case(
-        f"open a log of {LOG_COMMITS} commits",
-        "open log",
-        Subject(str(tables.path), "").text(),
-        f"{LOG_COMMITS * COMMIT_SPLITS} splits",
-        log_truth,
-    )
     truth = {"rows": size.built.num_rows}
     yield Case("build", "build", Subject(str(tables.path), "").text(), lines, truth, max_runs=2)
 
@@ -138,7 +130,7 @@ def main() -> int:
     given = parser.parse_args()
     size = QUICK if given.quick else FULL
     given.runs = min(given.runs, size.runs)
-    session_of = dict.fromkeys((HEADWATER, PARQUET, DELTA, NO_CHECKPOINTS), "own")
+    session_of = dict.fromkeys((HEADWATER, PARQUET, DELTA), "own")
     with Sessions({"own": SessionSpec(sys.executable)}, session_of) as sessions:
         return run(SEARCH, cases_of(size, cache_directory(given.cache)), given, sessions.measure, size.warmups)
 

@@ -18,10 +18,8 @@ from benchmarks.scan_operations import PARQUET, before_each, session
 from benchmarks.search_tables import (
     COMMON,
     DELTA_DIRECTORY,
-    LOG_DIRECTORY,
     PARQUET_DIRECTORY,
     PHRASE,
-    PLAIN_LOG_DIRECTORY,
     RARE,
     SCHEMA,
     SEARCH_DIRECTORY,
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["OPERATIONS", "before_each", "cpu_time_s"]
 
 DELTA = "search on a Delta table"
-NO_CHECKPOINTS = "a log without checkpoints"
 INDEXED = {"message": "text", "host": "string", "level": "string"}
 
 _RARE, _COMMON = word_of(RARE), word_of(COMMON)
@@ -170,17 +167,6 @@ def _driver_groups(state: State) -> Answer:
     return {"groups": {host: [count, took] for host, count, took in zip(*columns, strict=True)}}
 
 
-def _log(directory: str) -> Callable[[str], str]:
-    return lambda text: f"{Subject(**json.loads(text)).path}/{directory}"
-
-
-def _open_log(path: str) -> Answer:
-    from headwater.search.table_log import open_search_log
-
-    snapshot = open_search_log(path, options={"spark.indextables.transaction.cache.enabled": "false"})
-    return {"splits": snapshot.files(columns=["path"]).num_rows}
-
-
 # --- building -----------------------------------------------------------------------------------------
 
 
@@ -264,10 +250,6 @@ OPERATIONS: dict[str, Peers] = {
     "driver count": _on_the_driver(_driver_count, _count),
     "driver top": _on_the_driver(_driver_top, _parquet_top),
     "driver groups": _on_the_driver(_driver_groups, _groups),
-    "open log": {
-        HEADWATER: Operation((), _open_log, _same, _log(LOG_DIRECTORY)),
-        NO_CHECKPOINTS: Operation((), _open_log, _same, _log(PLAIN_LOG_DIRECTORY)),
-    },
     "build": {
         HEADWATER: Operation((), _build_search_table, _same, _build_setup, _build_cleanup),
         PARQUET: Operation((), _build_parquet, _same, _build_setup, _build_cleanup),

@@ -43,12 +43,7 @@ SCHEMA = {
     "took": "bigint",
     "message": "string",
 }
-LOG_SCHEMA = {**SCHEMA, "status": "integer", "took": "long"}
-"""The same in the names of a table's schema."""
 PARQUET_DIRECTORY, SEARCH_DIRECTORY, DELTA_DIRECTORY = "parquet", "search", "delta"
-LOG_DIRECTORY, PLAIN_LOG_DIRECTORY = "log", "log-without-checkpoints"
-LOG_COMMITS = 50
-COMMIT_SPLITS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,8 +192,6 @@ def make_search_tables(spec: SearchSpec, cache: Path) -> SearchTables:
         shutil.rmtree(path, ignore_errors=True)
         truth = _write_parquet(spec, path / PARQUET_DIRECTORY)
         _index(spec, path)
-        _write_log(path / LOG_DIRECTORY, checkpoint_interval=10)
-        _write_log(path / PLAIN_LOG_DIRECTORY, checkpoint_interval=1_000_000)
         (path / TRUTH_FILE).write_text(json.dumps(truth))
     return SearchTables(path, spec, json.loads((path / TRUTH_FILE).read_text()))
 
@@ -226,31 +219,6 @@ def _index(spec: SearchSpec, target: Path) -> None:
     create_search_table(str(target / SEARCH_DIRECTORY)).write(frame)
     hw.write(frame, str(target / DELTA_DIRECTORY))
     hw.search_index(str(target / DELTA_DIRECTORY), columns=INDEXED, spark=session())
-
-
-def _write_log(path: Path, *, checkpoint_interval: int) -> None:
-    """The log of a search table without splits: only opening it is measured."""
-    from headwater.log.draft import Operation
-    from headwater.log.schema import StructType
-    from headwater.log.split_actions import SplitAdd
-    from headwater.log.transaction import Transaction
-    from headwater.search.fields import index_config
-    from headwater.search.table_log import create_search_log, open_search_log
-
-    fields = [{"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in LOG_SCHEMA.items()]
-    schema = StructType.from_json({"type": "struct", "fields": fields})
-    options = {"spark.indextables.checkpoint.interval": str(checkpoint_interval)}
-    create_search_log(path, schema, options=options)
-    mapping = index_config(schema, types={"message": "text"}).to_json()
-    for commit in range(LOG_COMMITS):
-        snapshot = open_search_log(path, options=options)
-        transaction = Transaction(snapshot.ctx, snapshot)
-        names = (f"file://{path}/part-{commit:05}-{number:05}.split" for number in range(COMMIT_SPLITS))
-        transaction.add(
-            SplitAdd(name, 20_000_000, modification_time=1, num_records=200_000, doc_mapping_json=mapping)
-            for name in names
-        )
-        transaction.commit(Operation("WRITE"))
 
 
 def search_tables_apart(spec: SearchSpec, cache: Path) -> SearchTables:

@@ -40,7 +40,7 @@ def test_lines_are_what_their_answers_say() -> None:
 @pytest.mark.slow
 def test_peers_give_the_answers_of_the_generator(tmp_path: Path) -> None:
     every = cases_of(replace(QUICK, searched=SPEC, built=SPEC), tmp_path)
-    by_spark = ("rows", "boolean", "open a log of 50 commits", "build")
+    by_spark = ("rows", "boolean", "build")
     on_the_driver = ("best 10, on the driver", "filtered GROUP BY, on the driver")
     cases = [case for case in every if case.title in (*by_spark, *on_the_driver)]
     peers = dict.fromkeys((HEADWATER, PARQUET, DELTA, NO_CHECKPOINTS), "own")
