@@ -22,6 +22,9 @@ MAX_VERSION = 3
 FEATURES = frozenset({"footerOffsets", "tantivy4java", "conditionalWrites", "checkpoints"})
 """The features that the specification names. None of them changes what the log says."""
 
+_COLLATIONS = "__COLLATIONS"
+"""The key in the metadata of a field by which Spark says that strings have a collation."""
+
 
 def check_readable(protocol: Protocol, metadata: Metadata) -> None:
     """Raise `UnsupportedProtocolError` unless a table with this protocol can be read."""
@@ -29,6 +32,12 @@ def check_readable(protocol: Protocol, metadata: Metadata) -> None:
     if metadata.format.provider.lower() != PROVIDER:
         raise UnsupportedProtocolError(
             f"the table's files are {metadata.format.provider!r}; the files of a search table are {PROVIDER!r}."
+        )
+    if _COLLATIONS in metadata.schema_string:
+        raise UnsupportedProtocolError(
+            "a column of the search table has a collation, and the index compares strings byte by byte: it would miss "
+            "rows. Cast the column to a plain STRING.",
+            ("collations",),
         )
 
 

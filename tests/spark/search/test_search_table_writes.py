@@ -140,6 +140,13 @@ def test_columns_are_matched_by_name_and_values_converted(spark: SparkSession, t
     assert table.snapshot.version == 2
 
 
+def test_columns_with_a_collation_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(hw.UnsupportedProtocolError, match="collation"):
+        hw.SearchTable.create(spark, tmp_path, "id INT, name STRING COLLATE UTF8_LCASE")
+    with pytest.raises(hw.TableNotFoundError):
+        hw.SearchTable.forPath(spark, tmp_path)
+
+
 def test_modes_and_limits(spark: SparkSession, tmp_path: Path) -> None:
     table = make_table(spark, tmp_path / "logs", writes=1, rows=20)
     rows = spark.createDataFrame(log_rows(100, 110), SCHEMA).coalesce(1)
