@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import StorageError
 from headwater.log.actions import Add
 from headwater.spark.columns import quoted
-from headwater.spark.failures import explain_failure
+from headwater.spark.failures import explained_failures
 from headwater.spark.file_names import log_path
 from headwater.spark.file_plan import plan_files
 from headwater.spark.functions import functions, functions_for_connect, is_connect
@@ -70,7 +70,7 @@ def write_files(df: DataFrame, target: WriteTarget) -> list[Add]:
         raise StorageError(f"{plan.uri} is in the memory of this Python process, where no executor can write")
     settings = {_ADVISORY_SIZE_SETTING: str(_advisory_bytes(plan))} if plan.optimize else {}
     frame = df.hint("rebalance", *(quoted(p.name) for p in plan.partitions)) if plan.optimize else df
-    with _explained():
+    with explained_failures():
         if can_write_natively(df, plan):
             files = write_natively(frame, plan, settings)
         else:
@@ -90,7 +90,7 @@ def write_results(job: DataFrame, plan: FilePlan) -> list[Add]:
         job: it gives rows of `RESULT_SCHEMA`.
         plan: of the files.
     """
-    with _explained():
+    with explained_failures():
         files = _collected(job)
     return _settled(files, plan)
 
@@ -182,15 +182,3 @@ def _add(file: WrittenFile) -> Add:
         data_change=True,
         stats=file.stats,
     )
-
-
-@contextmanager
-def _explained() -> Iterator[None]:
-    """Errors of ours that come back from executors as the text of Spark's."""
-    try:
-        yield
-    except Exception as error:
-        ours = explain_failure(str(error))
-        if ours is None:
-            raise
-        raise ours from error

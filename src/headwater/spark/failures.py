@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict, deque
+from contextlib import contextmanager
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -17,7 +18,7 @@ from headwater.errors import HeadwaterError, StorageError
 from headwater.spark.worker_errors import from_traceback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 _MISSING_FILE = re.compile(r"reading file (\S.*?)\. File does not exist")
 _MAX_TABLES = 1_000
@@ -102,6 +103,18 @@ def remember_scan(root: str, version: int, install: Callable[[], None] | None = 
 def explain_failure(text: str) -> HeadwaterError | None:
     """Our error for the text of one of Spark's; None if it is not about a table of ours."""
     return _SCANS.explain(text)
+
+
+@contextmanager
+def explained_failures() -> Iterator[None]:
+    """Errors of ours that come back from executors as the text of Spark's."""
+    try:
+        yield
+    except Exception as error:
+        ours = explain_failure(str(error))
+        if ours is None:
+            raise
+        raise ours from error
 
 
 def remember_error(error: HeadwaterError) -> None:

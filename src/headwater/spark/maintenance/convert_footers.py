@@ -27,7 +27,7 @@ from headwater.log.schema import (
     StructType,
 )
 from headwater.spark.evolution import as_data_schema
-from headwater.spark.failures import explain_failure
+from headwater.spark.failures import explained_failures
 from headwater.spark.file_statistics import statistics_json
 from headwater.spark.indexed_columns import leaves, width
 from headwater.storage import ObjectMeta, open_store
@@ -108,13 +108,8 @@ def read_footers(spark: SparkSession, files: pa.Table, reader: FooterReader) -> 
     tasks = min(_MOST_TASKS, -(-files.num_rows // _FILES_PER_TASK))
     frame = spark.createDataFrame(files.select(["key", "size_bytes"])).repartition(max(tasks, 1))
     read = partial(FooterReader.read, reader)
-    try:
+    with explained_failures():
         return frame.mapInArrow(read, _RESULT).toArrow()
-    except Exception as error:
-        ours = explain_failure(str(error))
-        if ours is None:
-            raise
-        raise ours from error
 
 
 def schema_of(footer: pq.FileMetaData, schema: pa.Schema) -> StructType:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from headwater.log.columns import int64s, strings
 from headwater.maintenance.clone_files import Copy
 from headwater.maintenance.copies import Sources, copy_file, copy_here
-from headwater.spark.failures import explain_failure
+from headwater.spark.failures import explained_failures
 from headwater.storage import open_store
 from headwater.storage.uri import parse_uri
 
@@ -82,12 +82,7 @@ def copy_files(spark: SparkSession, plan: CopyPlan, copies: Sequence[Copy], prog
         }
     )
     tasks = min(_MOST_TASKS, -(-len(copies) // _FILES_PER_TASK))
-    try:
+    with explained_failures():
         done = spark.createDataFrame(table).repartition(tasks).mapInArrow(partial(CopyPlan.run, plan), _RESULT).count()
-    except Exception as error:
-        ours = explain_failure(str(error))
-        if ours is None:
-            raise
-        raise ours from error
     assert done == len(copies), "every file was copied"
     progress.advance(len(copies))

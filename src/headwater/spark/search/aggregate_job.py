@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headwater.search.aggregation import aggregate as aggregate_of
 from headwater.search.aggregation import aggregate_rows, finish, merge_partials
+from headwater.spark.failures import explained_failures
 from headwater.spark.functions import functions_for
 from headwater.spark.search.aggregate_text import aggregate_request
 from headwater.spark.search.near import is_near, map_splits
@@ -20,7 +21,6 @@ from headwater.spark.search.scan_source import grouped
 from headwater.spark.search.search_job import search_frame
 from headwater.spark.search.small_answers import question
 from headwater.spark.search.split_places import SplitPlaces
-from headwater.spark.search.write import explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,7 +74,7 @@ def aggregate(
     else:
         options = None if table.storage_options is None else dict(table.storage_options)
         run = SplitAggregator(table.uri, options, asked.rows, request)
-        with functions_for(table.spark), explained():
+        with functions_for(table.spark), explained_failures():
             rows = run_tasks(table.spark, run, grouped(asked.splits, parallelism(table.spark)), _PARTIAL).collect()
         partials = [_unpacked(row.partial) for row in rows]
     # No rows at all are a result too: of no group, or of the one that all rows are.
@@ -97,7 +97,7 @@ def _by_spark(
 
     # A row needs some column to be counted.
     columns = request.columns or [table.config.stored_schema(schema).names[0]]
-    with functions_for(table.spark), explained():
+    with functions_for(table.spark), explained_failures():
         frame = search_frame(table, query, columns=columns, filter=where, default_fields=default_fields)
         rows = frame.mapInArrow(run, _PARTIAL).collect()
     return [_unpacked(row.partial) for row in rows]

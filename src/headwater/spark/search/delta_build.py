@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from headwater.log.schema import StructType
 from headwater.search.delta_index import SearchIndexed, split_keys
 from headwater.spark.deletion_vectors import VECTOR_COLUMN
-from headwater.spark.failures import explain_failure
+from headwater.spark.failures import explained_failures
 from headwater.spark.python_reader import ReadPlan, read_splits
 from headwater.spark.search.delta_files import SPLIT_BYTES_COLUMN, SPLIT_COLUMN, whole_files
 from headwater.storage import open_store
@@ -85,13 +85,8 @@ def build_splits(spark: SparkSession, files: DeltaFiles) -> SearchIndexed:
     largest_first = missing.sort_by([("size", "descending")])
     # One partition first: what comes from a single one is dealt out evenly.
     listed = spark.createDataFrame(largest_first).coalesce(1).repartition(_task_count(largest_first))
-    try:
+    with explained_failures():
         done = listed.mapInArrow(partial(BuildPlan.run, plan), _RESULT).toArrow()
-    except Exception as error:
-        ours = explain_failure(str(error))
-        if ours is None:
-            raise
-        raise ours from error
     assert done.num_rows == missing.num_rows, "every file was indexed"
     return SearchIndexed(
         num_files=done.num_rows,

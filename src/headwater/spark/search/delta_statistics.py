@@ -20,6 +20,7 @@ from headwater.search.fields import IndexConfig
 from headwater.search.scoring import Statistics, merge_statistics
 from headwater.search.term_statistics import row_statistics, term_statistics
 from headwater.spark.deletion_vectors import VECTOR_COLUMN
+from headwater.spark.failures import explained_failures
 from headwater.spark.functions import functions_for
 from headwater.spark.python_reader import read_splits
 from headwater.spark.search.delta_reader import open_file_split
@@ -29,7 +30,6 @@ from headwater.spark.search.near import is_near
 from headwater.spark.search.opening import OpenTable
 from headwater.spark.search.scan import check_reachable, parallelism, run_tasks
 from headwater.spark.search.split_places import SplitRef
-from headwater.spark.search.write import explained
 from headwater.storage import open_store
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def delta_statistics(spark: SparkSession, files: DeltaFiles, query: Query) -> St
         with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1) or 1, "headwater-search") as pool:
             found = merge_statistics(pool.map(run.of, tasks))
     else:
-        with functions_for(spark), explained():
+        with functions_for(spark), explained_failures():
             rows = run_tasks(spark, run, tasks, "found BINARY").collect()
         found = merge_statistics(pickle.loads(bytes(row.found)) for row in rows)
     return bound.shown_statistics(found)

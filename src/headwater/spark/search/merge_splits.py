@@ -19,6 +19,7 @@ from headwater.log.draft import Operation
 from headwater.log.paths import canonical
 from headwater.log.split_actions import MergeSkip, SplitRemove, read_add
 from headwater.log.transaction import Transaction
+from headwater.spark.failures import explained_failures
 from headwater.spark.file_plan import size_bytes
 from headwater.spark.functions import functions_for
 from headwater.spark.maintenance.optimize_bins import pack
@@ -26,7 +27,7 @@ from headwater.spark.search.drop_partitions import partition_filter
 from headwater.spark.search.merge_task import MERGED_SCHEMA, MergedBin, MergeTask, SplitMerger
 from headwater.spark.search.scan import check_reachable, run_tasks
 from headwater.spark.search.split_places import SplitPlaces, SplitRef
-from headwater.spark.search.write import check_shared, explained
+from headwater.spark.search.write import check_shared
 
 if TYPE_CHECKING:
     from headwater.log.snapshot import Snapshot
@@ -83,7 +84,7 @@ def merge_splits(
     cooling = cooling_paths(snapshot)
     tasks = plan_bins(snapshot, target_bytes, where, cooling)[:max_dest_splits]
     storage_options = None if table.storage_options is None else dict(table.storage_options)
-    with functions_for(table.spark), explained():
+    with functions_for(table.spark), explained_failures():
         rows = run_tasks(table.spark, SplitMerger(table.uri, storage_options), tasks, MERGED_SCHEMA).collect()
     bins = [msgspec.json.decode(row.merged, type=MergedBin) for row in rows] if tasks else []
     results = [_Result(b, None if b.add is None else read_add(b.add.encode(), "the result of a task")) for b in bins]

@@ -7,14 +7,13 @@ garbage that nobody sees, and PURGE deletes.
 from __future__ import annotations
 
 import os
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import DeltaConcurrentModificationException, StorageError, WriteOptionError
 from headwater.log.draft import Operation
 from headwater.log.split_actions import SplitRemove, read_add
 from headwater.log.transaction import Transaction
-from headwater.spark.failures import explain_failure
+from headwater.spark.failures import explained_failures
 from headwater.spark.functions import functions_for
 from headwater.spark.search.scan import check_reachable
 from headwater.spark.search.split_places import SplitPlaces
@@ -99,7 +98,7 @@ def build_splits(df: DataFrame, table: OpenTable, max_records_per_split: int | N
     def index(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_split_rows(plan, batches)
 
-    with functions_for(df), explained_violations(snapshot.uri), explained():
+    with functions_for(df), explained_violations(snapshot.uri), explained_failures():
         rows = split_rows(df, snapshot.schema, partition_columns, snapshot.uri)
         written = rows.mapInArrow(index, ADD_SCHEMA).collect()
     adds = [read_add(row.add.encode(), "the result of a task") for row in written]
@@ -138,18 +137,6 @@ def check_shared(table: OpenTable, adds: list[SplitAdd]) -> None:
                 f"an executor wrote {path}, and it is not there for the driver: a table on a local path must be on a "
                 "disk that the driver and all executors share"
             )
-
-
-@contextmanager
-def explained() -> Iterator[None]:
-    """Errors of ours that come back from executors as the text of Spark's."""
-    try:
-        yield
-    except Exception as error:
-        ours = explain_failure(str(error))
-        if ours is None:
-            raise
-        raise ours from error
 
 
 def _check(df: Any, mode: str, max_records_per_split: int | None) -> None:
