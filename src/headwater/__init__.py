@@ -1,4 +1,4 @@
-"""Headwater: Delta Lake for PySpark, in Python, with no JARs.
+"""Headwater: Delta Lake and search tables for PySpark, in Python, with no JARs.
 
 >>> import headwater as hw
 >>> hw.__version__
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         InvalidCommitError,
         InvalidMergeError,
         InvalidTablePropertyError,
+        LogCleanupError,
         MetadataChangedException,
         MissingCommitError,
         MissingFilesError,
@@ -89,6 +90,7 @@ _HOMES = {
     "InvalidCommitError": "headwater.errors",
     "InvalidMergeError": "headwater.errors",
     "InvalidTablePropertyError": "headwater.errors",
+    "LogCleanupError": "headwater.errors",
     "MetadataChangedException": "headwater.errors",
     "MissingCommitError": "headwater.errors",
     "MissingFilesError": "headwater.errors",
@@ -144,6 +146,7 @@ __all__ = [
     "InvalidCommitError",
     "InvalidMergeError",
     "InvalidTablePropertyError",
+    "LogCleanupError",
     "MetadataChangedException",
     "MissingCommitError",
     "MissingFilesError",
