@@ -10,7 +10,7 @@ import pytest
 from benchmarks.harness import HEADWATER, measure_cases
 from benchmarks.scan_operations import PARQUET
 from benchmarks.search import QUICK, SEARCH, cases_of, findings
-from benchmarks.search_operations import DELTA, NO_CHECKPOINTS, OPERATIONS
+from benchmarks.search_operations import DELTA, OPERATIONS
 from benchmarks.search_tables import Lines, SearchSpec, word
 from benchmarks.sessions import Sessions, SessionSpec
 
@@ -43,7 +43,7 @@ def test_peers_give_the_answers_of_the_generator(tmp_path: Path) -> None:
     by_spark = ("rows", "boolean", "build")
     on_the_driver = ("best 10, on the driver", "filtered GROUP BY, on the driver")
     cases = [case for case in every if case.title in (*by_spark, *on_the_driver)]
-    peers = dict.fromkeys((HEADWATER, PARQUET, DELTA, NO_CHECKPOINTS), "own")
+    peers = dict.fromkeys((HEADWATER, PARQUET, DELTA), "own")
     before = sorted(tmp_path.rglob("*"))
 
     with Sessions({"own": SessionSpec(sys.executable)}, peers) as sessions:
