@@ -174,9 +174,7 @@ def _planned_files(execution: Any) -> Answer:
 def _query_operation(opened: Callable[[Subject], Any]) -> Operation:
     def setup(text: str) -> State:
         subject = Subject(**json.loads(text))
-        frame = opened(subject)
-        _query(frame, subject)  # plain Parquet has listed its files while it was opened, others do now
-        return State(subject, frame)
+        return State(subject, opened(subject))
 
     return Operation((), lambda state: _query(state.frame, state.subject), _same, setup)
 
