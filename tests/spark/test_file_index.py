@@ -89,13 +89,13 @@ def test_filters_on_both_kinds_of_columns_reach_no_scan(
     # What Spark knows of such a filter it keeps to itself: neither as partition filter nor as data filter is it given
     # to `listFiles`. Given to `hw.read`, it prunes.
     offered: list[tuple[str, str]] = []
-    listed = PythonFileIndex.listFiles
+    listed = PythonFileIndex.apply
 
-    def listFiles(index: PythonFileIndex, partition_filters: Any, data_filters: Any) -> Any:
-        offered.append((partition_filters.mkString(), data_filters.mkString()))
-        return listed(index, partition_filters, data_filters)
+    def apply(index: PythonFileIndex, texts: str, filters: Any) -> Any:
+        offered.append((filters._1().mkString(), filters._2().mkString()))
+        return listed(index, texts, filters)
 
-    monkeypatch.setattr(PythonFileIndex, "listFiles", listFiles)
+    monkeypatch.setattr(PythonFileIndex, "apply", apply)
     mixed = "name = '07-70' or part = 'p0'"
     assert frame.where(mixed).count() == 51
     assert offered == [("", "")]

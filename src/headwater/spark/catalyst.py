@@ -79,8 +79,22 @@ def to_expression(condition: JavaObject, resolve: Resolve) -> Expression:
     """
     try:
         nodes = json.loads(condition.toJSON())
+    except Exception:  # an expression that Spark cannot write as JSON is simply not understood
+        nodes = None
+    return from_json(nodes, lambda: condition, resolve)
+
+
+def from_json(nodes: Any, condition: Callable[[], JavaObject], resolve: Resolve) -> Expression:
+    """Translate one Catalyst predicate of which the JSON is at hand.
+
+    Args:
+        nodes: what its `toJSON` says; None if that failed.
+        condition: gives the expression itself, for what the JSON does not carry.
+        resolve: finds the table's column for a column of the scan.
+    """
+    try:
         tree = _tree(iter(enumerate(nodes)))
-    except Exception as error:  # an expression that Spark cannot write as JSON is simply not understood
+    except Exception as error:
         return Unknown(f"no JSON: {type(error).__name__}")
     return _Translation(condition, resolve).predicate(tree)
 
@@ -96,7 +110,7 @@ def _tree(nodes: Iterator[tuple[int, dict[str, Any]]]) -> _Node:
 class _Translation:
     """The translation of one condition."""
 
-    def __init__(self, condition: JavaObject, resolve: Resolve) -> None:
+    def __init__(self, condition: Callable[[], JavaObject], resolve: Resolve) -> None:
         self._condition = condition
         self._resolve = resolve
 
@@ -218,7 +232,7 @@ class _Translation:
             return None
         if type_ in ("timestamp", "timestamp_ntz", "binary"):
             # The text is in the session's zone, where an hour may occur twice; bytes have no text at all.
-            return _from_internal(type_, self._condition.apply(node.number).value())
+            return _from_internal(type_, self._condition().apply(node.number).value())
         if type_ == "date":
             return date.fromisoformat(text)
         return _from_internal(type_, text)
@@ -226,7 +240,7 @@ class _Translation:
     def _set_values(self, node: _Node) -> tuple[Literal, ...]:
         """The elements of an `InSet`, which are not in the JSON: fetched as one text."""
         _, type_ = self._path(node.children[0])
-        inset = self._condition.apply(node.number)
+        inset = self._condition().apply(node.number)
         elements = inset.hset()
         if type_ == "binary" or inset.hasNull():
             raise _UntranslatableError

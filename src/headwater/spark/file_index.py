@@ -1,4 +1,4 @@
-"""Spark's `FileIndex`, implemented in Python: the planner asks it which files a query needs.
+"""Spark's `FileIndex`, implemented in Python: the planner asks which files a query needs.
 
 Catalyst calls `listFiles` with the filters of a query, wherever they come from: the DataFrame API, SQL over a
 view, the other side of a join. Files that cannot match are left out by the log's pruning, which may keep too
@@ -9,19 +9,21 @@ certain to agree with Spark, else by Spark's own evaluation.
 from __future__ import annotations
 
 import json
-import zlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from headwater.errors import HeadwaterError
 from headwater.log.expressions import and_
 from headwater.spark import bulk
-from headwater.spark.catalyst import to_expression
+from headwater.spark.catalyst import from_json
 from headwater.spark.exact_filters import exact_rows
 from headwater.spark.failures import remember_error
 from headwater.spark.jvm import DATASOURCES, EXPRESSIONS, JavaObject, jvm_of
-from headwater.spark.listings import KeptListings, WholeListing
+from headwater.spark.listings import WholeListing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
@@ -66,7 +68,7 @@ class FileSource(Protocol):
 
 
 class PythonFileIndex:
-    """The `FileIndex` of one scan. Method names are Spark's: the JVM calls them.
+    """The `FileIndex` of one scan. Method names are Java's: the JVM calls them, through `jvm_file_index`.
 
     py4j keeps this object for as long as the JVM holds its proxy, so a plan, a view or a cached table keeps
     it.
@@ -81,24 +83,23 @@ class PythonFileIndex:
         self._directory = self._jvm.kept(f"directory {self._rows_schema}", self._directory_expression)
         self._root_paths = self._jvm.seq(self._jvm.static("org.apache.hadoop.fs.Path")(source.root))
         self._partition_schema = self._jvm.data_type({"type": "struct", "fields": self._fields})
-        self._none = self._jvm.none
         resolved = {field["name"]: source.resolve((field["name"],)) for field in self._fields}
         self._names = {column: name for name, column in resolved.items() if column is not None}
-        self._kept = KeptListings(self._jvm)
         self._whole: WholeListing | None = None
         self._has_listed = False
 
     # --- what Spark asks --------------------------------------------------------------------------------
 
-    def listFiles(self, partition_filters: JavaObject, data_filters: JavaObject) -> JavaObject:
-        """The files that a query needs, as `Seq[PartitionDirectory]`."""
+    def apply(self, texts: str, filters: JavaObject) -> JavaObject:
+        """The files that a query needs, as `Seq[PartitionDirectory]`.
+
+        Args:
+            texts: the JSON of each partition filter and of each data filter, in two lists.
+            filters: the two `Seq[Expression]` themselves.
+        """
         try:
-            key = self._kept.key(partition_filters, data_filters)
-            listing = self._kept.get(key)
-            if listing is None:
-                listing = self._list(_items(partition_filters), _items(data_filters))
-                self._kept.put(key, listing)
-            return listing
+            exact, data = json.loads(texts)
+            return self._list(exact, data, filters)
         except HeadwaterError as error:
             remember_error(error)
             raise
@@ -112,7 +113,7 @@ class PythonFileIndex:
         return paths.toArray(jvm.static("scala.reflect.ClassTag").apply(jvm.java_class("java.lang.String")))
 
     def rootPaths(self) -> JavaObject:
-        """The table's location; plans show it, and planning asks for it again and again."""
+        """The table's location."""
         return self._root_paths
 
     def partitionSchema(self) -> JavaObject:
@@ -123,45 +124,27 @@ class PythonFileIndex:
         """The size of all files: joins decide by it what to broadcast."""
         return self._source.size_bytes
 
-    def refresh(self) -> None:
-        """Nothing: a snapshot never changes."""
-
-    def isTimeTravel(self) -> bool:
-        """No: to Spark every version is just a set of files."""
-        return False
-
-    def metadataOpsTimeNs(self) -> JavaObject:
-        """Not measured."""
-        return self._none
-
     def toString(self) -> str:
         """Table, version and kind of scan."""
         return self._source.name
 
-    def equals(self, other: JavaObject) -> bool:
-        """Whether another index lists the same files; `other` is a proxy of it, or some other object."""
-        return other is not None and bool(other.toString() == self._source.name)
-
-    def hashCode(self) -> int:
-        """As `equals` needs it."""
-        return zlib.crc32(self._source.name.encode()) & 0x7FFFFFFF
-
     class Java:
-        """Tells py4j which interface this is."""
+        """Tells py4j which interfaces this is."""
 
-        implements = (f"{DATASOURCES}.FileIndex",)
+        implements = (f"{DATASOURCES}.FileIndex", "java.util.function.BiFunction")
 
     # --- listing ---------------------------------------------------------------------------------------
 
-    def _list(self, exact: list[JavaObject], data_filters: list[JavaObject]) -> JavaObject:
-        exactly = and_(*(to_expression(f, self._source.resolve) for f in exact))
-        where = and_(exactly, *(to_expression(f, self._source.resolve) for f in data_filters))
+    def _list(self, exact: list[Any], data: list[Any], filters: JavaObject) -> JavaObject:
+        resolve = self._source.resolve
+        exactly = and_(*(from_json(text, partial(_item, filters._1, i), resolve) for i, text in enumerate(exact)))
+        where = and_(exactly, *(from_json(text, partial(_item, filters._2, i), resolve) for i, text in enumerate(data)))
         rows = self._source.rows(where)
         chosen = exact_rows(rows, exactly, self._names) if exact else rows
         if chosen is None:
             on_jvm = bulk.rows(self._spark, rows, self._rows_schema)
-            return self._directories(on_jvm.filter(self._jvm.function(self._bound(exact))))
-        return self._listing(chosen, complete=not exact and not data_filters)
+            return self._directories(on_jvm.filter(self._jvm.function(self._bound(_items(filters._1())))))
+        return self._listing(chosen, complete=not exact and not data)
 
     def _listing(self, rows: pa.Table, *, complete: bool) -> JavaObject:
         """The rows as Spark's objects: out of those of all files, from the second listing on."""
@@ -235,6 +218,11 @@ class PythonFileIndex:
         identifier = jvm.call(f"{EXPRESSIONS}.NamedExpression", "newExprId")
         type_ = jvm.data_type(field["type"])
         return jvm.expression("AttributeReference", field["name"], type_, True, metadata, identifier, jvm.seq())
+
+
+def _item(sequence: Callable[[], JavaObject], position: int) -> JavaObject:
+    """One element of a Scala `Seq`, fetched when it is needed."""
+    return sequence().apply(position)
 
 
 def _items(sequence: JavaObject) -> list[JavaObject]:

@@ -1,7 +1,6 @@
-"""Listings that a file index keeps on the JVM, so that a second query over the same files is planned at once.
+"""All files of a scan as objects of Spark, kept on the JVM so that a second query over them is planned at once.
 
-All files of a scan are turned into Spark's objects once; the files of a query are then picked out of them in a few
-calls. The newest listings are kept by their filters, because the same query is often planned again.
+They are made once; the files of a query are then picked out of them in a few calls.
 """
 
 from __future__ import annotations
@@ -14,37 +13,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from headwater.spark.jvm import JavaObject, Jvm
+    from headwater.spark.jvm import JavaObject
 
-_MAX_KEPT = 16
 _MAX_RUNS = 32
 """Files that lie together are picked in one call; from this many places, to send them anew is quicker."""
-
-
-class KeptListings:
-    """The newest listings, by the filters that Catalyst gave. Shared by all threads that plan over an index.
-
-    The map is the JVM's: filters are compared there, in one call, instead of being translated first, which takes a call
-    for each of their nodes.
-    """
-
-    def __init__(self, jvm: Jvm) -> None:
-        self._pair = jvm.static("scala.Tuple2")
-        self._kept = jvm.static("java.util.concurrent.ConcurrentHashMap")()
-
-    def key(self, partition_filters: JavaObject, data_filters: JavaObject) -> JavaObject:
-        """What the listing for two `Seq[Expression]` is kept by."""
-        return self._pair(partition_filters, data_filters)
-
-    def get(self, key: JavaObject) -> JavaObject | None:
-        """The listing for some filters."""
-        return self._kept.get(key)
-
-    def put(self, key: JavaObject, listing: JavaObject) -> None:
-        """Keep a listing; when there are many, the others go."""
-        if self._kept.size() >= _MAX_KEPT:
-            self._kept.clear()
-        self._kept.put(key, listing)
 
 
 class WholeListing:

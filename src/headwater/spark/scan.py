@@ -21,6 +21,7 @@ from headwater.spark.explain import register
 from headwater.spark.failures import remember_scan
 from headwater.spark.file_index import PythonFileIndex
 from headwater.spark.jvm import DATASOURCES, jvm_of
+from headwater.spark.jvm_file_index import jvm_file_index
 from headwater.spark.python_scan import scan_in_python
 from headwater.spark.read_filter import Selection, Wanted
 from headwater.spark.read_options import parse_options
@@ -169,7 +170,7 @@ def relation(
     session = spark._jsparkSession
     _check_filesystem(spark, files.root)
     java_relation = jvm.static(f"{DATASOURCES}.HadoopFsRelation")(
-        PythonFileIndex(spark, files),
+        jvm_file_index(spark, PythonFileIndex(spark, files)),
         jvm.data_type({"type": "struct", "fields": files.partition_fields}),
         jvm.data_type({"type": "struct", "fields": spark_fields(data_fields)}),
         jvm.none,
