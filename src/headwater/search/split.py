@@ -157,7 +157,7 @@ class Split:
         """
         return self._rows.read(row_numbers, columns)
 
-    def iter_rows(self, columns: Sequence[str] | None = None, max_rows: int = 65_536) -> Iterator[pa.RecordBatch]:
+    def iter_rows(self, columns: Sequence[str] | None = None, max_rows: int = 16_384) -> Iterator[pa.RecordBatch]:
         """All rows in order, in batches of at most `max_rows`, without having them in memory together."""
         return self._rows.batches(columns, max_rows)
 

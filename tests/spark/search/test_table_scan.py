@@ -121,30 +121,38 @@ def test_a_filter_of_a_search_means_what_it_means_to_spark(
     assert table.count("*", filter=condition) == wanted
 
 
-@settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+AGGREGATES = (
+    "count(*)",
+    "count(took)",
+    "sum(took)",
+    "avg(took)",
+    "min(ts)",
+    "max(message)",
+    "max(ratio) + 0.0",  # only Spark's; -0.0 and 0.0 are equal: which is the larger is up to chance
+)
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(
-    condition=st.one_of(st.just("true"), conditions),
+    condition=st.one_of(st.just("true"), st.just("took > 100"), conditions),
     groups=st.lists(st.sampled_from(["host", "level", "day", "took"]), max_size=2, unique=True),
+    chosen=st.lists(st.sampled_from(AGGREGATES), min_size=1, unique=True),
+    near=st.booleans(),
 )
 def test_every_aggregate_gives_what_spark_gives(
-    table: SearchTable, plain: DataFrame, condition: str, groups: list[str]
+    table: SearchTable, plain: DataFrame, condition: str, groups: list[str], chosen: list[str], near: bool
 ) -> None:
     def aggregated(frame: DataFrame) -> list[Any]:
         from pyspark.sql import functions as sf
 
-        grouped = frame.where(condition).groupBy(*groups)
-        rows = grouped.agg(
-            sf.count("*"),
-            sf.count("took"),
-            sf.sum("took"),
-            sf.avg("took"),
-            sf.min("ts"),
-            sf.max("message"),
-            sf.max("ratio") + sf.lit(0.0),  # -0.0 and 0.0 are equal: which is the larger is up to chance
-        ).collect()
+        rows = frame.where(condition).groupBy(*groups).agg(*map(sf.expr, chosen)).collect()
         return sorted(tuple(map(repr, row)) for row in rows)
 
-    assert aggregated(table.toDF()) == aggregated(plain)
+    with pytest.MonkeyPatch.context() as patch:
+        if not near:
+            patch.setattr("headwater.spark.search.split_aggregate.is_near", lambda *_: False)
+        found = aggregated(table.toDF())
+    assert found == aggregated(plain)
 
 
 def test_the_number_of_all_rows_is_known_by_the_log(table: SearchTable, spark: SparkSession) -> None:
@@ -186,9 +194,20 @@ def test_partitions_and_bounds_leave_out_splits(table: SearchTable) -> None:
     assert tasks(table.toDF().where("day = '2030-01-01'")) == 0
 
 
-def test_aggregates_are_answered_by_the_splits(table: SearchTable) -> None:
-    plan = explained(table.toDF().where("level = 'ERROR'").groupBy("host").count())
+def test_aggregates_are_answered_by_splits_that_are_near(table: SearchTable) -> None:
+    plan = explained(table.toDF().where("level = 'ERROR'").groupBy("host").count()).rpartition("Physical Plan")[2]
+    assert "LocalTableScan" in plan
+    assert "HashAggregate" not in plan
+
+
+@pytest.mark.parametrize("name", ["is_near", "_MAX_GROUPS"])
+def test_tasks_aggregate_splits_that_are_far_or_have_many_groups(
+    table: SearchTable, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"headwater.spark.search.split_aggregate.{name}", 0 if name == "_MAX_GROUPS" else lambda *_: 0)
+    plan = explained(table.toDF().where("level = 'ERROR'").groupBy("host").count()).rpartition("Physical Plan")[2]
     assert "count(*) by host" in plan
+    assert "HashAggregate" in plan
 
 
 def test_views_joins_and_caches_work(table: SearchTable, plain: DataFrame, spark: SparkSession) -> None:
@@ -234,9 +253,9 @@ def test_textsearch_in_sql_is_answered_by_the_index_and_right_everywhere(
     ):
         query = f"SELECT id FROM {{}} WHERE {condition}"
         same_rows(spark.sql(query.format("indexed_logs")), spark.sql(query.format("other_logs")))
-    found = spark.sql("SELECT count(*) FROM indexed_logs WHERE textsearch(message, 'disk')")
+    found = spark.sql("SELECT id FROM indexed_logs WHERE textsearch(message, 'disk')")
     assert "matching (+message:disk +message:*)" in explained(found)
     assert "Python" not in explained(found).rpartition("Physical Plan")[2]
-    assert found.first()[0] == table.count("message:disk")  # type: ignore[index]
+    assert found.count() == table.count("message:disk")
     with pytest.raises(hw.SearchQueryError, match="missing"):
         spark.sql("SELECT * FROM indexed_logs WHERE textsearch(message, 'disk AND')").collect()

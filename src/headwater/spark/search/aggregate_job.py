@@ -77,9 +77,14 @@ def aggregate(
         with functions_for(table.spark), explained_failures():
             rows = run_tasks(table.spark, run, grouped(asked.splits, parallelism(table.spark)), _PARTIAL).collect()
         partials = [_unpacked(row.partial) for row in rows]
+    return answer(partials, request, schema)
+
+
+def answer(partials: Sequence[pa.Table], request: AggregateRequest, schema: StructType) -> pa.Table:
+    """The answer from the partial results of all splits, of which there may be none."""
     # No rows at all are a result too: of no group, or of the one that all rows are.
-    partials.append(aggregate_rows(_no_rows(request, schema), request, schema))
-    return finish(merge_partials(partials, request), request, schema)
+    nothing = aggregate_rows(_no_rows(request, schema), request, schema)
+    return finish(merge_partials([*partials, nothing], request), request, schema)
 
 
 def _by_spark(

@@ -11,16 +11,20 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from headwater.errors import HeadwaterError
 from headwater.log.expressions import and_
 from headwater.search.query import all_of
 from headwater.spark.catalyst import to_expression
 from headwater.spark.failures import remember_error
 from headwater.spark.jvm import JavaObject, jvm_of
+from headwater.spark.search.opening import OpenTable
 from headwater.spark.search.pushed_aggregates import pushed_aggregate
 from headwater.spark.search.relation import CONNECTOR, empty_array
 from headwater.spark.search.scan_source import Wanted
-from headwater.spark.search.split_scan import LocalCountScan, SplitScan
+from headwater.spark.search.split_aggregate import aggregate_near
+from headwater.spark.search.split_scan import AnsweredScan, SplitScan
 from headwater.spark.search.sql_functions import matching_query
 
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ class SearchScanBuilder:
         self._jvm = jvm_of(spark)
         self._source = source
         self._wanted = Wanted(columns=source.shown.names)
+        self._answers: dict[PushedAggregate, pa.Table | None] = {}
 
     def pruneColumns(self, schema: JavaObject) -> None:
         """Only these columns are wanted; structs come whole."""
@@ -84,8 +89,8 @@ class SearchScanBuilder:
         return True
 
     def supportCompletePushDown(self, aggregation: JavaObject) -> bool:
-        """Whether the scan gives final results: only where the log alone knows them."""
-        return self._known_count(self._pushed(aggregation)) is not None
+        """Whether the scan gives final results: where the log knows them, or splits that are near."""
+        return self._answer(self._pushed(aggregation)) is not None
 
     def pushAggregation(self, aggregation: JavaObject) -> bool:
         """Take aggregates that the splits can answer one by one."""
@@ -99,19 +104,32 @@ class SearchScanBuilder:
         ansi = str(self._spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
         return pushed_aggregate(aggregation, self._source.schema, ansi=ansi)
 
-    def _known_count(self, aggregate: PushedAggregate | None) -> int | None:
-        """The number of rows, if that is all that is asked and the log knows it."""
-        if aggregate is None or not aggregate.is_count_of_all or self._wanted.is_filtered:
+    def _answer(self, aggregate: PushedAggregate | None) -> pa.Table | None:
+        """The result of aggregates, if no job is needed for it."""
+        if aggregate is None:
             return None
-        return self._source.num_records
+        if aggregate not in self._answers:
+            try:
+                self._answers[aggregate] = self._ask(aggregate)
+            except HeadwaterError as error:
+                remember_error(error)
+                raise
+        return self._answers[aggregate]
+
+    def _ask(self, aggregate: PushedAggregate) -> pa.Table | None:
+        source, wanted = self._source, self._wanted
+        if aggregate.is_count_of_all and not wanted.is_filtered and source.num_records is not None:
+            count = pa.array([source.num_records], pa.int64())
+            return pa.table([count] * len(aggregate.shown), names=aggregate.shown.names)
+        table = OpenTable(self._spark, source.snapshot, source.storage_options)
+        return aggregate_near(table, source.splits(wanted.where), source.query(wanted), aggregate)
 
     def build(self) -> object:
         """The scan."""
-        aggregate = self._wanted.aggregate
-        count = self._known_count(aggregate)
-        if aggregate is not None and count is not None:
-            return LocalCountScan(self._spark, self._source, aggregate.shown, count)
-        return SplitScan(self._spark, self._source, self._wanted)
+        answer = self._answer(self._wanted.aggregate)
+        if answer is None:
+            return SplitScan(self._spark, self._source, self._wanted)
+        return AnsweredScan(self._spark, self._source, self._wanted, answer)
 
     class Java:
         """Tells py4j which interfaces this is."""

@@ -32,9 +32,12 @@ if TYPE_CHECKING:
 
 __all__ = ["SCORE_COLUMN", "SNIPPET_SUFFIX", "ScanSource", "Search", "Wanted", "grouped"]
 
-_TASK_BYTES = 64 * 2**20
-_TASKS_PER_CORE = 2
+_SCAN_TASK_BYTES = 128 * 2**20
+_SCAN_TASKS_PER_CORE = 2
 """Enough that one slow task does not keep all others waiting."""
+_SEARCH_TASK_BYTES = 2**30
+"""An index answers in milliseconds, and a task costs Spark some 25 of them: a search has few tasks, one for each core
+as long as they are not very large."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +150,8 @@ class ScanSource:
 
     def tasks(self, wanted: Wanted, parallelism: int) -> list[list[SplitRef]]:
         """The splits of each task."""
-        return grouped(self.splits(wanted.where), parallelism)
+        splits = self.splits(wanted.where)
+        return grouped(splits, parallelism) if self.query(wanted) is not None else _scanned(splits, parallelism)
 
     def read_plan(self, wanted: Wanted) -> ReadPlan:
         """What all tasks have in common."""
@@ -165,15 +169,25 @@ class ScanSource:
 
 
 def grouped(splits: list[SplitRef], parallelism: int) -> list[list[SplitRef]]:
-    """Splits dealt out to tasks of about the same size, the largest first.
+    """Splits that are searched, dealt out to tasks of about the same size.
 
-    >>> [len(task) for task in grouped([SplitRef(str(n), 10, 1) for n in range(10)], 2)]
+    >>> [len(task) for task in grouped([SplitRef(str(n), 10, 1) for n in range(10)], 4)]
     [3, 3, 2, 2]
     """
+    return _dealt_out(splits, parallelism, _SEARCH_TASK_BYTES)
+
+
+def _scanned(splits: list[SplitRef], parallelism: int) -> list[list[SplitRef]]:
+    """Splits that are read whole, dealt out to tasks of about the same size."""
+    return _dealt_out(splits, parallelism * _SCAN_TASKS_PER_CORE, _SCAN_TASK_BYTES)
+
+
+def _dealt_out(splits: list[SplitRef], at_least: int, task_bytes: int) -> list[list[SplitRef]]:
+    """Splits in tasks, the largest first."""
     import heapq
 
     size_bytes = sum(split.size_bytes for split in splits)
-    count = min(len(splits), max(parallelism * _TASKS_PER_CORE, -(-size_bytes // _TASK_BYTES)))
+    count = min(len(splits), max(at_least, -(-size_bytes // task_bytes)))
     tasks: list[list[SplitRef]] = [[] for _ in range(count)]
     heap = [(0, number) for number in range(count)]
     for split in sorted(splits, key=lambda split: (-split.size_bytes, split.path)):

@@ -10,8 +10,6 @@ import pickle
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from headwater.errors import HeadwaterError
 from headwater.spark import bulk
 from headwater.spark.failures import remember_error
@@ -22,6 +20,7 @@ from headwater.spark.search.split_reader import SplitReader
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from headwater.log.schema import StructType
@@ -74,18 +73,18 @@ class _Scan:
         return text_hash(self._name)
 
 
-class LocalCountScan(_Scan):
-    """The number of rows, which the log knows: one row, and no task."""
+class AnsweredScan(_Scan):
+    """Rows that are known when the query is planned: aggregates that the log knows, or splits on the driver's disk."""
 
-    def __init__(self, spark: SparkSession, source: ScanSource, shown: StructType, count: int) -> None:
-        super().__init__(spark, f"{source.name}: {count} rows by the log", shown)
-        self._count = count
+    def __init__(self, spark: SparkSession, source: ScanSource, wanted: Wanted, answer: pa.Table) -> None:
+        super().__init__(spark, f"{source.name}: {wanted.text}, answered on the driver", wanted.shown(source))
+        self._answer = answer
 
     def rows(self) -> JavaObject:
-        """The one row."""
-        table = pa.table([pa.array([self._count], pa.int64())] * len(self._shown), names=self._shown.names)
-        row = bulk.rows(self._spark, table, self._shown.to_json()).apply(0)
-        return java_array(self._spark, "org.apache.spark.sql.catalyst.InternalRow", [row])
+        """The rows, as `InternalRow[]`."""
+        found = bulk.rows(self._spark, self._answer, self._shown.to_json())
+        row = self._jvm.java_class("org.apache.spark.sql.catalyst.InternalRow")
+        return found.toArray(self._jvm.static("scala.reflect.ClassTag").apply(row))
 
     class Java:
         """Tells py4j which interface this is."""
