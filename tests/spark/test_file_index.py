@@ -12,6 +12,7 @@ import pytest
 from delta_tables import DeltaTable, field
 
 import headwater as hw
+from headwater.spark import bulk
 from headwater.spark.explain import scans
 from headwater.spark.file_index import PythonFileIndex
 from headwater.spark.read_filter import Selection
@@ -112,6 +113,25 @@ def test_the_same_filter_is_listed_once_and_other_filters_do_not_disturb(frame: 
             assert sorted(row.id for row in rows) == [i for i in range(FILES * ROWS) if i // ROWS % 4 == n and i >= n]
             assert {row.part for row in rows} <= {f"p{n}"}
         assert frame.count() == FILES * ROWS
+
+
+@pytest.mark.parametrize("limit", [FILES, FILES - 1])
+def test_opening_a_table_of_few_files_lists_them(
+    spark: SparkSession, path: Path, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[int] = []
+    rows = bulk.rows
+
+    def counted(session: SparkSession, table: pa.Table, schema: str) -> Any:
+        sent.append(table.num_rows)
+        return rows(session, table, schema)
+
+    monkeypatch.setattr(bulk, "rows", counted)
+    monkeypatch.setattr("headwater.spark.snapshot_files._MAX_LISTED_AT_ONCE", limit)
+    frame = read(spark, path)
+    assert sent == ([FILES] if limit == FILES else [])
+    assert frame.where("part = 'p1'").count() == 50
+    assert sent == ([FILES] if limit == FILES else [5])  # out of the list, or sent for the query
 
 
 def test_files_in_many_places_of_the_list(spark: SparkSession, tmp_path: Path) -> None:

@@ -91,6 +91,11 @@ class _IndexedChanges:
         return [*self.changes.partition_fields, *spark_fields(hidden)]
 
     @property
+    def lists_at_once(self) -> bool:
+        """No."""
+        return False
+
+    @property
     def may_list_all(self) -> bool:
         """No: a file may be there several times."""
         return False

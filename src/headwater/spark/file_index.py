@@ -57,6 +57,10 @@ class FileSource(Protocol):
         """The size of all files."""
 
     @property
+    def lists_at_once(self) -> bool:
+        """Whether opening the table lists all files, so that the first query need not."""
+
+    @property
     def may_list_all(self) -> bool:
         """Whether all files may be kept on the JVM at once; every path must then occur once."""
 
@@ -87,6 +91,10 @@ class PythonFileIndex:
         self._names = {column: name for name, column in resolved.items() if column is not None}
         self._whole: WholeListing | None = None
         self._has_listed = False
+
+    def list_all(self) -> None:
+        """List all files before any query does."""
+        self._list_all(self._source.rows(and_()))
 
     # --- what Spark asks --------------------------------------------------------------------------------
 
@@ -149,12 +157,14 @@ class PythonFileIndex:
     def _listing(self, rows: pa.Table, *, complete: bool) -> JavaObject:
         """The rows as Spark's objects: out of those of all files, from the second listing on."""
         if self._whole is None and self._source.may_list_all and (complete or self._has_listed):
-            everything = rows if complete else self._source.rows(and_())
-            on_jvm = self._directories(bulk.rows(self._spark, everything, self._rows_schema)).toIndexedSeq()
-            self._whole = WholeListing(everything.column("path"), on_jvm)
+            self._list_all(rows if complete else self._source.rows(and_()))
         self._has_listed = True
         picked = None if self._whole is None else self._whole.pick(rows.column("path"))
         return self._directories(bulk.rows(self._spark, rows, self._rows_schema)) if picked is None else picked
+
+    def _list_all(self, rows: pa.Table) -> None:
+        on_jvm = self._directories(bulk.rows(self._spark, rows, self._rows_schema)).toIndexedSeq()
+        self._whole = WholeListing(rows.column("path"), on_jvm)
 
     # --- expressions over the rows of a source ------------------------------------------------------------
 

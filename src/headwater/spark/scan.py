@@ -169,8 +169,11 @@ def relation(
     jvm.start_callbacks()
     session = spark._jsparkSession
     _check_filesystem(spark, files.root)
+    index = PythonFileIndex(spark, files)
+    if files.lists_at_once:
+        index.list_all()
     java_relation = jvm.static(f"{DATASOURCES}.HadoopFsRelation")(
-        jvm_file_index(spark, PythonFileIndex(spark, files)),
+        jvm_file_index(spark, index),
         jvm.data_type({"type": "struct", "fields": files.partition_fields}),
         jvm.data_type({"type": "struct", "fields": spark_fields(data_fields)}),
         jvm.none,

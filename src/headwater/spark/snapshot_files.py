@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 _MAX_LISTED = 20_000
 """Files that are kept on the JVM: about a kilobyte each, as Spark's own file index keeps them."""
 
+_MAX_LISTED_AT_ONCE = 2_000
+"""More files than this are listed when a query needs them."""
+
 
 @dataclass(frozen=True)
 class SnapshotFiles:
@@ -86,6 +89,12 @@ class SnapshotFiles:
     def num_files(self) -> int:
         """The number of all live files."""
         return self.snapshot.num_files
+
+    @property
+    def lists_at_once(self) -> bool:
+        """For a whole table of few files, as Spark's own file index does."""
+        is_whole = self.selection is None and not isinstance(self.snapshot, SnapshotPart)
+        return is_whole and self.may_list_all and self.num_files <= _MAX_LISTED_AT_ONCE
 
     @property
     def may_list_all(self) -> bool:

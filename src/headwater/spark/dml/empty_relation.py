@@ -52,6 +52,11 @@ class _NoFiles:
         return 2**40
 
     @property
+    def lists_at_once(self) -> bool:
+        """No."""
+        return False
+
+    @property
     def may_list_all(self) -> bool:
         """There is nothing to list."""
         return False
