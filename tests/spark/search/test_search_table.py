@@ -14,6 +14,8 @@ from search_tables import SCHEMA, WORDS, append, log_rows, make_table, no_jobs, 
 
 import headwater as hw
 from headwater.search_table import SearchTable
+from headwater.spark.search.near import map_splits
+from headwater.spark.search.scan_source import ScanSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,6 +190,18 @@ def test_executors_give_the_same_small_answers(table: SearchTable, monkeypatch: 
     assert far.column("_score").to_pylist() == pytest.approx(here[1].column("_score").to_pylist())
     assert table.aggregate("count", "avg(took)", query="disk", group_by="level").equals(here[2])
     assert table.prewarm() == table.snapshot.num_files
+
+
+def test_threads_give_the_same_small_answers(table: SearchTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = table._open()
+    splits = ScanSource(opened.snapshot, opened.config).splits()
+    assert len(splits) > 2
+    answers = []
+    for patience_s in (60.0, 0.0):
+        monkeypatch.setattr("headwater.spark.search.near._PATIENCE_S", patience_s)
+        answers.append(map_splits(opened, splits, lambda split: split.path))
+    assert answers[0] == answers[1]
+    assert len(set(answers[0])) == len(splits)
 
 
 def test_the_past_is_searched_by_version_and_by_time(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ unpack and executors could share the work.
 from __future__ import annotations
 
 import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
+_PATIENCE_S = 0.005
+"""So long splits are asked one after the other; threads share the rest."""
 MAX_BYTES = 2 << 30
 """On a cluster, more than this is asked of the executors."""
 
@@ -40,18 +43,23 @@ def is_near(table: OpenTable, splits: Sequence[SplitRef]) -> bool:
 
 
 def map_splits(table: OpenTable, splits: Sequence[SplitRef], ask: Callable[[Split], _T]) -> list[_T]:
-    """What each split answers, in order; several are asked at the same time."""
+    """What each split answers, in order; several are asked at the same time, unless they answer at once."""
     places = SplitPlaces(table.uri, table.storage_options)
+    found: list[_T] = []
+    began = time.perf_counter()
+    for ref in splits:
+        # An open split answers in less time than it takes to hand it to a thread.
+        found.append(ask(places.open(ref)))
+        if time.perf_counter() - began > _PATIENCE_S:
+            break
+    rest = splits[len(found) :]
+    count = min(len(rest), os.cpu_count() or 1)
 
-    def answers(some: Sequence[SplitRef]) -> list[_T]:
-        return [ask(places.open(ref)) for ref in some]
+    def answers(number: int) -> list[_T]:
+        return [ask(places.open(ref)) for ref in rest[number::count]]
 
-    # An open split answers in less time than it takes to hand it to a thread: each thread gets its share at once.
-    count = min(len(splits), os.cpu_count() or 1)
-    if count < 2:
-        return answers(splits)
-    shares = list(_pool().map(answers, [splits[number::count] for number in range(count)]))
-    return [shares[position % count][position // count] for position in range(len(splits))]
+    shares = list(_pool().map(answers, range(count))) if rest else []
+    return found + [shares[position % count][position // count] for position in range(len(rest))]
 
 
 def _pool() -> ThreadPoolExecutor:
