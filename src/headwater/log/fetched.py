@@ -6,29 +6,25 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from headwater.errors import StorageError
+from headwater.storage.passing_store import PassingStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from headwater.storage.base import ObjectMeta, ObjectStore
+    from headwater.storage.base import ObjectStore
 
 
-class FetchedStore:
+class FetchedStore(PassingStore):
     """Another store, of which some objects have been fetched in one call. Each is handed out once.
 
     If that call fails, nothing lies ready: whoever asks for an object then learns what is wrong with that one.
     """
 
     def __init__(self, inner: ObjectStore, keys: Sequence[str]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._ready: dict[str, bytes] = {}
         with contextlib.suppress(StorageError):
             self._ready = dict(zip(keys, inner.get_many(keys), strict=True))
-
-    @property
-    def uri(self) -> str:
-        """The root of the store behind."""
-        return self._inner.uri
 
     def get(self, key: str) -> bytes:
         """As `ObjectStore.get`."""
@@ -42,27 +38,3 @@ class FetchedStore:
         if missing:
             ready |= zip(missing, self._inner.get_many(missing), strict=True)
         return [ready[key] for key in keys]
-
-    def get_range(self, key: str, start: int, length: int) -> bytes:
-        """As `ObjectStore.get_range`."""
-        return self._inner.get_range(key, start, length)
-
-    def head(self, key: str) -> ObjectMeta:
-        """As `ObjectStore.head`."""
-        return self._inner.head(key)
-
-    def list_from(self, prefix: str, start_after: str = "", *, recursive: bool = False) -> list[ObjectMeta]:
-        """As `ObjectStore.list_from`."""
-        return self._inner.list_from(prefix, start_after, recursive=recursive)
-
-    def put(self, key: str, data: bytes) -> None:
-        """As `ObjectStore.put`."""
-        self._inner.put(key, data)
-
-    def put_if_absent(self, key: str, data: bytes) -> None:
-        """As `ObjectStore.put_if_absent`."""
-        self._inner.put_if_absent(key, data)
-
-    def delete_many(self, keys: Iterable[str]) -> None:
-        """As `ObjectStore.delete_many`."""
-        self._inner.delete_many(keys)

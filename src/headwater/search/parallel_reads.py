@@ -12,16 +12,17 @@ import time
 from typing import TYPE_CHECKING
 
 from headwater.errors import StorageTimeoutError
+from headwater.storage.passing_store import PassingStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
-    from headwater.storage.base import Directory, DirectoryStore, ObjectMeta, ObjectStore
+    from headwater.storage.base import Directory, DirectoryStore, ObjectStore
 
     _Result = tuple[int, bytes | BaseException]
 
 
-class ParallelReads:
+class ParallelReads(PassingStore):
     """A store in front of another one.
 
     Args:
@@ -37,14 +38,9 @@ class ParallelReads:
     """
 
     def __init__(self, inner: ObjectStore, parallelism: int, timeout_s: float) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._parallelism = parallelism
         self._timeout_s = timeout_s
-
-    @property
-    def uri(self) -> str:
-        """The root of the store behind."""
-        return self._inner.uri
 
     def get(self, key: str) -> bytes:
         """As `ObjectStore.get`; raises `StorageTimeoutError` after the time limit."""
@@ -53,30 +49,6 @@ class ParallelReads:
     def get_many(self, keys: Sequence[str]) -> list[bytes]:
         """As `ObjectStore.get_many`, all of them within the time limit."""
         return self._read(list(keys))
-
-    def get_range(self, key: str, start: int, length: int) -> bytes:
-        """As `ObjectStore.get_range`."""
-        return self._inner.get_range(key, start, length)
-
-    def head(self, key: str) -> ObjectMeta:
-        """As `ObjectStore.head`."""
-        return self._inner.head(key)
-
-    def list_from(self, prefix: str, start_after: str = "", *, recursive: bool = False) -> list[ObjectMeta]:
-        """As `ObjectStore.list_from`."""
-        return self._inner.list_from(prefix, start_after, recursive=recursive)
-
-    def put(self, key: str, data: bytes) -> None:
-        """As `ObjectStore.put`."""
-        self._inner.put(key, data)
-
-    def put_if_absent(self, key: str, data: bytes) -> None:
-        """As `ObjectStore.put_if_absent`."""
-        self._inner.put_if_absent(key, data)
-
-    def delete_many(self, keys: Iterable[str]) -> None:
-        """As `ObjectStore.delete_many`."""
-        self._inner.delete_many(keys)
 
     def _read(self, keys: list[str]) -> list[bytes]:
         if not keys:
