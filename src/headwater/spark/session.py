@@ -7,7 +7,6 @@ with nothing changed but what was asked for by name. Reading and writing tables 
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,8 +78,6 @@ def _local_defaults() -> dict[str, object]:
         "spark.sql.shuffle.partitions": max(8, 2 * cores),
         "spark.driver.host": "localhost",
         "spark.driver.extraJavaOptions": java_options,
-        # Rows on their way through Python travel quicker than over TCP.
-        "spark.python.unix.domain.socket.enabled": hasattr(socket, "AF_UNIX"),
     }
 
 
