@@ -177,7 +177,7 @@ def measure_cases(
         module: the module that has `operations`, for the children to import.
         operations: for each operation, what each peer does.
         cases: what to measure.
-        runs: measurements of each case and peer.
+        runs: measurements of each case and peer; in warm sessions one more if that is an odd number.
         without: peers to leave out.
         measure: takes one measurement.
         warmups: rounds before the measured ones, whose answers count but not their times.
@@ -186,7 +186,10 @@ def measure_cases(
         measured: dict[str, list[Measurement]] = {}
         errors: list[str] = []
         wanted = {peer: how for peer, how in operations[case.operation].items() if peer not in without}
-        for turn in range(-warmups, max(case.min_runs, min(runs, case.max_runs or runs))):
+        rounds = max(case.min_runs, min(runs, case.max_runs or runs))
+        # Sessions grow faster for many rounds, which favours who comes second: both orders must be equally frequent.
+        rounds += rounds % 2 if warmups else 0
+        for turn in range(-warmups, rounds):
             for peer, how in list(wanted.items())[:: -1 if warmups and turn % 2 else 1]:
                 try:
                     one = measure(module, case, peer, how)

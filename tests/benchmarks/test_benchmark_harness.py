@@ -236,3 +236,19 @@ def test_a_case_may_ask_for_fewer_or_more_rounds(limits: dict[str, int], expecte
 
     assert len(list(measure_cases(MODULE, {"open": {"headwater": operation}}, [case], runs=3, measure=measure))) == 1
     assert len(taken) == expected
+
+
+def test_in_warm_sessions_nobody_comes_first_more_often() -> None:
+    operation = Operation((), lambda _state: None, lambda _result: {})
+    taken: list[str] = []
+
+    def measure(_module: str, _case: Case, peer: str, _how: Any) -> Measurement:
+        taken.append(peer)
+        return measured(answer={})
+
+    peers = dict.fromkeys(("headwater", "deltalake"), operation)
+    case = Case("title", "open", "[]", "10k files", {})
+    [found] = measure_cases(MODULE, {"open": peers}, [case], runs=3, measure=measure, warmups=1)
+
+    assert taken[2::2] == ["headwater", "deltalake"] * 2, "the first of each round, after the warm-up"
+    assert [len(rounds) for rounds in found.rounds.values()] == [4, 4]
