@@ -10,6 +10,8 @@ import pytest
 import headwater as hw
 from headwater.log.actions import Add
 from headwater.spark import file_copies
+from headwater.spark.arrow_rows import UnreadableInPythonError
+from headwater.spark.maintenance import optimize_rewrite
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -133,11 +135,9 @@ def test_compaction_copies_too(spark: SparkSession, tmp_path: Path, copied: list
     assert files.column("deletionVector").null_count == 2
 
 
-def test_many_tiny_files_are_read_in_python_and_shuffled(
+def test_many_tiny_files_whose_rows_are_sorted_are_read_in_python(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from headwater.spark.maintenance import optimize_rewrite
-
     monkeypatch.setattr(optimize_rewrite, "_MANY_FILES", 5)
     read: list[str] = []
     scan_in_python = file_copies.scan_in_python
@@ -149,7 +149,75 @@ def test_many_tiny_files_are_read_in_python_and_shuffled(
     monkeypatch.setattr(file_copies, "scan_in_python", counted)
     frame = spark.range(60).selectExpr("id", "concat('v', id) v", "timestamp_seconds(id) ts")
     hw.write(frame.repartitionByRange(6, "id"), tmp_path)
-    hw.DeltaTable.forPath(spark, tmp_path).optimize().executeCompaction()
+    table = hw.DeltaTable.forPath(spark, tmp_path)
+    sizes = files_of(tmp_path).column("size").to_pylist()
+    table.setProperties({"delta.targetFileSize": str(max(sizes) * 3)})
+    table.optimize().executeZOrderBy("v", "id")
     assert len(read) == 1
-    assert files_of(tmp_path).num_rows == 1
+    assert files_of(tmp_path).num_rows == 2
     assert sorted(hw.read(spark, tmp_path).collect()) == sorted(frame.collect())
+
+
+# --- many tiny files -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def gathered(monkeypatch: pytest.MonkeyPatch) -> list[list[Add]]:
+    """The files that each job wrote which gathered tiny files; few are many here."""
+    calls: list[list[Add]] = []
+    real = file_copies.Copies._gathered
+
+    def noted(copies: file_copies.Copies) -> list[Add]:
+        calls.append(real(copies))
+        return calls[-1]
+
+    monkeypatch.setattr(file_copies.Copies, "_gathered", noted)
+    monkeypatch.setattr(optimize_rewrite, "_MANY_FILES", 4)
+    return calls
+
+
+@pytest.mark.parametrize("mapping", ["none", "id"])
+def test_tiny_files_are_gathered_with_all_that_the_log_says_of_their_rows(
+    spark: SparkSession, tmp_path: Path, gathered: list[list[Add]], mapping: str
+) -> None:
+    """Partition values, deletion vectors, missing columns and row ids, as Spark reads them before and after."""
+    properties = {
+        "delta.enableDeletionVectors": "true",
+        "delta.enableRowTracking": "true",
+        "delta.columnMapping.mode": mapping,
+    }
+    rows = spark.range(40).selectExpr("id", "cast(id % 2 as string) p", "struct(id AS x, int(null) AS y) s")
+    hw.write(rows.repartition(6), tmp_path, partition_by=["p"], properties=properties)
+    table = hw.DeltaTable.forPath(spark, tmp_path)
+    table.delete("id % 7 = 0")
+    more = rows.selectExpr("id + 100 id", "p", "s", "array('a', null) late")
+    hw.write(more.repartition(3), tmp_path, mode="append", merge_schema=True)
+
+    def found() -> list[Any]:
+        frame = hw.read(spark, tmp_path, row_tracking=True)
+        return sorted(map(str, frame.collect()))
+
+    before = found()
+    table.optimize().executeCompaction()
+
+    assert found() == before
+    assert [len(adds) for adds in gathered] == [1, 1]
+    assert files_of(tmp_path).num_rows == 2
+    assert hw.open_log(tmp_path).files(where="id > 139").num_rows == 0, "the new files have statistics"
+
+
+def test_what_arrow_cannot_read_is_gathered_by_spark(
+    spark: SparkSession, tmp_path: Path, gathered: list[list[Add]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hw.write(spark.range(30).repartition(6), tmp_path)
+    before = {row.id for row in hw.read(spark, tmp_path).collect()}
+
+    def unreadable(_copies: file_copies.Copies) -> list[Add]:
+        raise UnreadableInPythonError("only Spark can")
+
+    monkeypatch.setattr(file_copies.Copies, "_gathered", unreadable)
+    hw.DeltaTable.forPath(spark, tmp_path).optimize().executeCompaction()
+
+    assert gathered == []
+    assert files_of(tmp_path).num_rows == 1
+    assert {row.id for row in hw.read(spark, tmp_path).collect()} == before

@@ -81,7 +81,8 @@ class ParquetObject:
     @cached_property
     def _file(self) -> pq.ParquetFile:
         with self._named_errors():
-            return self._opened(None)
+            self._readers.file = self._opened(None)
+            return self._readers.file
 
     def _opened(self, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
         source = self._whole if self._is_small else pa.PythonFile(_RangeReader(self.store, self.meta), mode="r")
@@ -110,8 +111,9 @@ class ParquetObject:
 
     def _of_this_thread(self) -> pq.ParquetFile:
         """A reader that no other thread uses; the footer is read once for all."""
+        metadata = self.metadata
         if not hasattr(self._readers, "file"):
-            self._readers.file = self._opened(self.metadata)
+            self._readers.file = self._opened(metadata)
         file: pq.ParquetFile = self._readers.file
         return file
 

@@ -24,6 +24,7 @@ from headwater.spark.functions import functions, functions_for_connect, is_conne
 from headwater.spark.native_writer import can_write_natively, write_natively
 from headwater.spark.private_session import in_private_session
 from headwater.spark.task_writer import RESULT_SCHEMA, WrittenFile, write_rows
+from headwater.spark.workers import in_workers
 from headwater.spark.write_target import WriteTarget
 from headwater.storage.durable import sync_directory, sync_file
 from headwater.storage.uri import parse_uri
@@ -111,7 +112,7 @@ def _write_in_python(df: DataFrame, plan: FilePlan, settings: dict[str, str]) ->
         if partitions:
             # One open file at a time, however many partitions a task meets.
             rows = rows.sortWithinPartitions(*(sf.col(quoted(name)) for name in partitions))
-        return _collected(rows.mapInArrow(write, RESULT_SCHEMA))
+        return _collected(in_workers(rows, write, RESULT_SCHEMA))
 
 
 def _collected(job: DataFrame) -> list[WrittenFile]:

@@ -21,6 +21,7 @@ from headwater.spark.python_scan import dealt_splits, planned_read, scan_in_pyth
 from headwater.spark.read_filter import Selection, Wanted
 from headwater.spark.row_tracking import materialized_names
 from headwater.spark.task_writer import RESULT_SCHEMA, write_rows
+from headwater.spark.workers import PACKED_SCHEMA, core_count, in_workers, packed, unpacked
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
@@ -31,9 +32,11 @@ if TYPE_CHECKING:
 
     from headwater.log.actions import Add
     from headwater.log.snapshot import Snapshot
+    from headwater.spark.file_plan import FilePlan
+    from headwater.spark.workers import Work
     from headwater.spark.write_target import WriteTarget
 
-_MIN_TASKS = 8
+_TASKS_PER_CORE = 2
 _SMALL_FILE_BYTES = 8 * 2**20
 
 
@@ -68,6 +71,16 @@ class Copies:
         """
         return self._tried(lambda: self._written(num_tasks), by_spark)
 
+    def gather(self, by_spark: Callable[[], list[Add]]) -> list[Add]:
+        """Write the rows of many tiny files into one: all workers read, and one of them writes. One Spark job.
+
+        The rows pass through Spark's shuffle as what Arrow makes of them, many at a time.
+
+        Args:
+            by_spark: writes the same rows by Spark's reader and writer, which understand what Arrow does not.
+        """
+        return self._tried(self._gathered, by_spark)
+
     def read(self, write: Callable[[DataFrame], list[Add]], by_spark: Callable[[], list[Add]]) -> list[Add]:
         """Let Python workers read the rows, and Spark do the rest: of tiny files, they open a few times as many.
 
@@ -89,21 +102,44 @@ class Copies:
     def _wanted(self) -> Wanted:
         return Wanted(Selection(), True, self.row_tracking, {}, self.storage_options)
 
-    def _written(self, num_tasks: int | None) -> list[Add]:
+    def _planned(self) -> tuple[Work, FilePlan, pa.Table]:
+        """How splits become rows for the files, how these are written, and the files to read."""
         read_plan, _, rows = planned_read(self.spark, self.snapshot, self._wanted)
         read_plan = replace(read_plan, located=False)
         names = materialized_names(self.target.properties) if self.row_tracking else {}
         hidden = tuple(StructField(name, LONG) for name in names.values())
-        plan = file_plan(self.spark, replace(self.target, hidden=hidden))
 
-        def copy(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def read(splits: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in read_splits(read_plan, splits):
+                yield batch.rename_columns([names.get(name, name) for name in batch.schema.names])
+
+        return read, file_plan(self.spark, replace(self.target, hidden=hidden)), rows
+
+    def _gathered(self) -> list[Add]:
+        read, plan, rows = self._planned()
+
+        def pack(splits: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return (packed(batch) for batch in read(splits))
+
+        def write(packs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            values = (value.as_buffer() for pack in packs for value in pack.column(0))
             with _thrifty_memory():
-                held = read_splits(read_plan, batches)
-                renamed = (batch.rename_columns([names.get(n, n) for n in batch.schema.names]) for batch in held)
-                yield from write_rows(plan, renamed)
+                yield from write_rows(plan, (batch for value in values for batch in unpacked(value).to_batches()))
 
-        tasks = dealt_splits(self.spark, rows, *_task_limits(rows, num_tasks))
-        return write_results(tasks.mapInArrow(copy, RESULT_SCHEMA), plan)
+        splits = dealt_splits(self.spark, rows, _TASKS_PER_CORE * core_count(self.spark), private=True)
+        together = in_workers(splits, pack, PACKED_SCHEMA).repartition(1)
+        return write_results(in_workers(together, write, RESULT_SCHEMA), plan)
+
+    def _written(self, num_tasks: int | None) -> list[Add]:
+        read, plan, rows = self._planned()
+
+        def copy(splits: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with _thrifty_memory():
+                yield from write_rows(plan, read(splits))
+
+        least, most = _task_limits(self.spark, rows, num_tasks)
+        splits = dealt_splits(self.spark, rows, least, most, private=True)
+        return write_results(in_workers(splits, copy, RESULT_SCHEMA), plan)
 
 
 @contextmanager
@@ -125,9 +161,9 @@ def can_copy(snapshot: Snapshot) -> bool:
     return parse_uri(snapshot.uri).kind == "local"
 
 
-def _task_limits(rows: pa.Table, num_tasks: int | None) -> tuple[int, int | None]:
+def _task_limits(spark: SparkSession, rows: pa.Table, num_tasks: int | None) -> tuple[int, int | None]:
     """How many tasks there are at least, and at most: few for little data, because each of them makes a file."""
     if num_tasks is not None:
         return num_tasks, num_tasks
     size_bytes = pc.sum(rows.column("size")).as_py() or 0
-    return min(_MIN_TASKS, 1 + size_bytes // _SMALL_FILE_BYTES), None
+    return min(_TASKS_PER_CORE * core_count(spark), 1 + size_bytes // _SMALL_FILE_BYTES), None

@@ -60,6 +60,8 @@ class ReadPlan:
 _BATCH_BYTES = 16 * 2**20
 _MIN_BATCH_ROWS = 1_024
 _MAX_BATCH_ROWS = 65_536
+_PUT_TOGETHER_ROWS = 16_384
+_PUT_TOGETHER_BYTES = 2**20
 ONLY_COLUMN = "__headwater_only_rows"
 """A column of splits: a deletion vector whose rows alone count, or null."""
 
@@ -94,11 +96,29 @@ class _Counted:
 
 
 def read_splits(plan: ReadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of splits; made for `mapInArrow`."""
+    """The rows of splits, those of tiny files put together; made for `mapInArrow`."""
     reader = _Reader(plan)
+    splits = (
+        {name: batch.column(name)[position] for name in batch.schema.names}
+        for batch in batches
+        for position in range(batch.num_rows)
+    )
+    return _put_together(rows for split in splits for rows in reader.rows(split))
+
+
+def _put_together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The same rows, none of them in batches so small that Spark takes longer for a batch than for its rows."""
+    held: list[pa.RecordBatch] = []
+    held_rows = held_bytes = 0
     for batch in batches:
-        for position in range(batch.num_rows):
-            yield from reader.rows({name: batch.column(name)[position] for name in batch.schema.names})
+        held.append(batch)
+        held_rows += batch.num_rows
+        held_bytes += batch.nbytes
+        if held_rows >= _PUT_TOGETHER_ROWS or held_bytes >= _PUT_TOGETHER_BYTES:
+            yield held[0] if len(held) == 1 else pa.concat_batches(held)
+            held, held_rows, held_bytes = [], 0, 0
+    if held:
+        yield pa.concat_batches(held)
 
 
 class _Reader:
@@ -109,6 +129,7 @@ class _Reader:
         self._schema = StructType.from_json(plan.schema_json)
         self._files = DataFiles(plan.uri, plan.storage_options)
         self._vectors = VectorReader(open_store(plan.uri, plan.storage_options), plan.storage_options)
+        self._last_sources: tuple[pa.Schema, dict[str, pa.Field | None]] | None = None
         self._output = output_schema(self._schema)
         for name in plan.materialized:
             self._output = self._output.append(pa.field(name, pa.int64()))
@@ -139,9 +160,7 @@ class _Reader:
 
     def _rows(self, split: dict[str, Any], file: ParquetObject) -> Iterator[pa.RecordBatch]:
         counted = _Counted(self._bitmap(split, VECTOR_COLUMN), self._bitmap(split, ONLY_COLUMN))
-        held = list(file.schema)
-        sources = {f.name: self._source(f, held) for f in self._data_fields()}
-        sources |= {n: next((f for f in held if f.name == s), None) for n, s in self._plan.materialized.items()}
+        sources = self._sources(file.schema)
         names = list(dict.fromkeys(source.name for source in sources.values() if source is not None))
         first_row = 0
         for group in range(file.num_row_groups):
@@ -150,6 +169,17 @@ class _Reader:
             if in_split and counted.has_rows(first_row, first_row + size):
                 yield from self._group(file, group, first_row, names, sources, split, counted)
             first_row += size
+
+    def _sources(self, schema: pa.Schema) -> dict[str, pa.Field | None]:
+        """The columns of a file by the names that they have in the result; most files of a table are alike."""
+        known = self._last_sources
+        if known is not None and schema.equals(known[0], check_metadata=True):
+            return known[1]
+        held = list(schema)
+        sources = {f.name: self._source(f, held) for f in self._data_fields()}
+        sources |= {n: next((f for f in held if f.name == s), None) for n, s in self._plan.materialized.items()}
+        self._last_sources = schema, sources
+        return sources
 
     def _data_fields(self) -> list[StructField]:
         return [f for f in self._schema.fields if f.name not in self._plan.partition_columns]
@@ -166,13 +196,14 @@ class _Reader:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one row group."""
         end = first_row + file.metadata.row_group(group).num_rows
+        is_old = written_in_old_calendar(file.metadata.metadata)
         for batch in _batches(file, group, names):
             count = batch.num_rows
             batch, positions = counted.of(batch, first_row)
             first_row += count
             if batch.num_rows:
                 result = self._in_table_schema(batch, positions, sources, split)
-                if written_in_old_calendar(file.metadata.metadata):
+                if is_old:
                     for name in sources:
                         refuse_old_dates(result.column(name), name)
                 yield result
@@ -191,7 +222,9 @@ class _Reader:
             elif source is None:
                 columns.append(pa.nulls(batch.num_rows, target.type))
             else:
-                columns.append(conform(batch.column(source.name), field.type, self._plan.mode))
+                column = batch.column(source.name)
+                is_right = column.type == target.type and not pa.types.is_nested(target.type)
+                columns.append(column if is_right else conform(column, field.type, self._plan.mode))
         tracked = self._plan.materialized
         columns += [_tracked(name, batch, positions, sources[name], split) for name in tracked]
         if self._plan.located:

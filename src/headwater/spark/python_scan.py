@@ -29,6 +29,7 @@ from headwater.spark.python_reader import ReadPlan, read_splits
 from headwater.spark.row_locations import LOCATION_FIELDS
 from headwater.spark.row_tracking import materialized_columns
 from headwater.spark.snapshot_files import SnapshotFiles
+from headwater.spark.workers import core_count, dealt, in_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -43,7 +44,6 @@ _SPLIT_BYTES = 64 * 2**20
 _OPEN_BYTES = 4 * 2**20
 _LOCAL_OPEN_BYTES = 128 * 2**10
 """What opening a file costs, as if it were bytes to read: in a store, and on a disk."""
-_MIN_TASKS = 8
 
 
 def scan_in_python(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> DataFrame:
@@ -102,30 +102,32 @@ def read_in_python(
 
     name_after(read, summary)
     result: Any = shown.to_spark()
-    frame = dealt_splits(spark, rows).mapInArrow(read, result)
+    frame = in_workers(dealt_splits(spark, rows), read, result)
     if is_connect(spark):
         mark(frame, summary)
     return frame
 
 
 def dealt_splits(
-    spark: SparkSession, rows: pa.Table, min_tasks: int = _MIN_TASKS, max_tasks: int | None = None
+    spark: SparkSession,
+    rows: pa.Table,
+    min_tasks: int | None = None,
+    max_tasks: int | None = None,
+    *,
+    private: bool = False,
 ) -> DataFrame:
     """The splits of files, dealt out to tasks, for `read_splits`.
 
     Args:
         spark: the session, of either kind.
         rows: the files, as for `read_in_python`.
-        min_tasks: how many tasks there shall be even for little work.
+        min_tasks: how many tasks there shall be even for little work; by default one for each core.
         max_tasks: how many there may be for much.
+        private: the DataFrame is for a job of ours, and no user ever sees it.
     """
-    splits = _splits(rows)
-    # One partition first: what comes from a single one is dealt out evenly.
-    return (
-        spark.createDataFrame(splits)
-        .coalesce(1)
-        .repartition(min(_task_count(splits, min_tasks), max_tasks or splits.num_rows))
-    )
+    splits = _splits(rows).sort_by([("size", "descending")])
+    num_tasks = _task_count(splits, core_count(spark) if min_tasks is None else min_tasks)
+    return dealt(spark, splits, min(num_tasks, max_tasks or splits.num_rows), private=private)
 
 
 class _Descriptors:

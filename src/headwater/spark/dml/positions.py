@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.log.deletion_vectors import to_bitmap
 from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
 from headwater.spark.functions import functions
+from headwater.spark.workers import in_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from pyroaring import BitMap64
     from pyspark.sql import DataFrame
 
-_RESULT_SCHEMA = "file int, rows binary"
+BITMAP_SCHEMA = "file int, rows binary"
+"""One row for each file that a task has found rows of."""
 
 
 def matched_positions(frame: DataFrame) -> dict[int, BitMap64]:
@@ -31,7 +33,15 @@ def matched_positions(frame: DataFrame) -> dict[int, BitMap64]:
     """
     sf = functions()
     located = frame.select(sf.col(FILE_COLUMN), sf.col(ROW_COLUMN))
-    found: list[Any] = located.mapInArrow(_bitmaps, _RESULT_SCHEMA).collect()
+    return united(in_workers(located, _bitmaps, BITMAP_SCHEMA).collect())
+
+
+def united(found: list[Any]) -> dict[int, BitMap64]:
+    """What all tasks have found together, by the number of the file.
+
+    Args:
+        found: rows of `BITMAP_SCHEMA`.
+    """
     positions: dict[int, BitMap64] = {}
     for row in found:
         rows = to_bitmap(bytes(row["rows"]))
@@ -44,7 +54,6 @@ def matched_positions(frame: DataFrame) -> dict[int, BitMap64]:
 
 def _bitmaps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The bitmaps of the rows that a task meets; made for `mapInArrow`."""
-    import pyarrow as pa
     import pyarrow.compute as pc
     from pyroaring import BitMap64
 
@@ -54,9 +63,15 @@ def _bitmaps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in pc.unique(files).to_pylist():
             own = rows.filter(pc.equal(files, number))
             found.setdefault(number, BitMap64()).update(own.to_numpy(zero_copy_only=False))
-    if found:
-        for rows in found.values():
-            rows.run_optimize()
-        numbers = pa.array(list(found), pa.int32())
-        data = pa.array([rows.serialize() for rows in found.values()], pa.binary())
-        yield pa.RecordBatch.from_arrays([numbers, data], ["file", "rows"])
+    yield bitmap_batch(found)
+
+
+def bitmap_batch(found: dict[int, BitMap64]) -> pa.RecordBatch:
+    """What a task has found, as rows of `BITMAP_SCHEMA`."""
+    import pyarrow as pa
+
+    for rows in found.values():
+        rows.run_optimize()
+    numbers = pa.array(list(found), pa.int32())
+    data = pa.array([rows.serialize() for rows in found.values()], pa.binary())
+    return pa.RecordBatch.from_arrays([numbers, data], ["file", "rows"])

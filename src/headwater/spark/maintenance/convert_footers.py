@@ -30,6 +30,7 @@ from headwater.spark.evolution import as_data_schema
 from headwater.spark.failures import explained_failures
 from headwater.spark.file_statistics import statistics_json
 from headwater.spark.indexed_columns import leaves, width
+from headwater.spark.workers import dealt, in_workers
 from headwater.storage import ObjectMeta, open_store
 
 if TYPE_CHECKING:
@@ -106,10 +107,9 @@ def read_footers(spark: SparkSession, files: pa.Table, reader: FooterReader) -> 
         Columns `key`, `schema` (JSON) and `stats` (JSON).
     """
     tasks = min(_MOST_TASKS, -(-files.num_rows // _FILES_PER_TASK))
-    frame = spark.createDataFrame(files.select(["key", "size_bytes"])).repartition(max(tasks, 1))
-    read = partial(FooterReader.read, reader)
+    frame = dealt(spark, files.select(["key", "size_bytes"]), tasks, private=True)
     with explained_failures():
-        return frame.mapInArrow(read, _RESULT).toArrow()
+        return in_workers(frame, partial(FooterReader.read, reader), _RESULT).toArrow()
 
 
 def schema_of(footer: pq.FileMetaData, schema: pa.Schema) -> StructType:

@@ -16,6 +16,7 @@ from headwater.log.columns import int64s, strings
 from headwater.maintenance.clone_files import Copy
 from headwater.maintenance.copies import Sources, copy_file, copy_here
 from headwater.spark.failures import explained_failures
+from headwater.spark.workers import dealt, in_workers
 from headwater.storage import open_store
 from headwater.storage.uri import parse_uri
 
@@ -83,6 +84,6 @@ def copy_files(spark: SparkSession, plan: CopyPlan, copies: Sequence[Copy], prog
     )
     tasks = min(_MOST_TASKS, -(-len(copies) // _FILES_PER_TASK))
     with explained_failures():
-        done = spark.createDataFrame(table).repartition(tasks).mapInArrow(partial(CopyPlan.run, plan), _RESULT).count()
+        done = in_workers(dealt(spark, table, tasks, private=True), partial(CopyPlan.run, plan), _RESULT).count()
     assert done == len(copies), "every file was copied"
     progress.advance(len(copies))

@@ -81,9 +81,12 @@ class GroupRewriter:
             return RowFiles(target).write_rows(self._in_order(frame, group))
 
         copies = Copies(self.spark, part, target, tracked, self.storage_options)
-        if _is_dust(group):
+        is_plain = group.num_files == 1 and group.cells_per_file == 1
+        if is_plain and _is_dust(group):
+            adds = copies.gather(by_spark)
+        elif _is_dust(group):
             adds = copies.read(lambda frame: RowFiles(target).write_rows(self._in_order(frame, group)), by_spark)
-        elif group.num_files == 1 and group.cells_per_file == 1:
+        elif is_plain:
             adds = copies.write(by_spark, num_tasks=1)
         else:
             adds = by_spark()

@@ -16,11 +16,12 @@ from headwater.spark.failures import explained_failures
 from headwater.spark.functions import functions_for
 from headwater.spark.search.aggregate_text import aggregate_request
 from headwater.spark.search.near import is_near, map_splits
-from headwater.spark.search.scan import parallelism, run_tasks
+from headwater.spark.search.scan import run_tasks
 from headwater.spark.search.scan_source import grouped
 from headwater.spark.search.search_job import search_frame
 from headwater.spark.search.small_answers import question
 from headwater.spark.search.split_places import SplitPlaces
+from headwater.spark.workers import PACKED_SCHEMA, core_count, in_workers, packed, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from headwater.search.query import Query
     from headwater.spark.search.opening import OpenTable
 
-_PARTIAL = "partial BINARY"
 """One row for each partial result: a table as an Arrow stream."""
 
 
@@ -51,7 +51,7 @@ class SplitAggregator:
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 parts = [aggregate_of(places.open(ref), self._query, self._request) for ref in pickle.loads(task)]
-                yield _packed(merge_partials(parts, self._request))
+                yield packed(merge_partials(parts, self._request))
 
 
 def aggregate(
@@ -75,8 +75,8 @@ def aggregate(
         options = None if table.storage_options is None else dict(table.storage_options)
         run = SplitAggregator(table.uri, options, asked.rows, request)
         with functions_for(table.spark), explained_failures():
-            rows = run_tasks(table.spark, run, grouped(asked.splits, parallelism(table.spark)), _PARTIAL).collect()
-        partials = [_unpacked(row.partial) for row in rows]
+            rows = run_tasks(table.spark, run, grouped(asked.splits, core_count(table.spark)), PACKED_SCHEMA).collect()
+        partials = [unpacked(row.rows) for row in rows]
     return answer(partials, request, schema)
 
 
@@ -98,14 +98,14 @@ def _by_spark(
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield _packed(aggregate_rows(pa.Table.from_batches([batch]), request, schema))
+            yield packed(aggregate_rows(pa.Table.from_batches([batch]), request, schema))
 
     # A row needs some column to be counted.
     columns = request.columns or [table.config.stored_schema(schema).names[0]]
     with functions_for(table.spark), explained_failures():
         frame = search_frame(table, query, columns=columns, filter=where, default_fields=default_fields)
-        rows = frame.mapInArrow(run, _PARTIAL).collect()
-    return [_unpacked(row.partial) for row in rows]
+        rows = in_workers(frame, run, PACKED_SCHEMA).collect()
+    return [unpacked(row.rows) for row in rows]
 
 
 def _no_rows(request: AggregateRequest, schema: StructType) -> pa.Table:
@@ -113,14 +113,3 @@ def _no_rows(request: AggregateRequest, schema: StructType) -> pa.Table:
     from headwater.search.row_types import row_schema
 
     return row_schema(Columns([schema.field(name) for name in request.columns])).empty_table()
-
-
-def _packed(partial: pa.Table) -> pa.RecordBatch:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, partial.schema) as stream:
-        stream.write_table(partial)
-    return pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], names=["partial"])
-
-
-def _unpacked(data: bytes | bytearray) -> pa.Table:
-    return pa.ipc.open_stream(pa.py_buffer(bytes(data))).read_all()

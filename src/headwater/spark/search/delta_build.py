@@ -20,6 +20,7 @@ from headwater.spark.deletion_vectors import VECTOR_COLUMN
 from headwater.spark.failures import explained_failures
 from headwater.spark.python_reader import ReadPlan, read_splits
 from headwater.spark.search.delta_files import SPLIT_BYTES_COLUMN, SPLIT_COLUMN, whole_files
+from headwater.spark.workers import dealt, in_workers
 from headwater.storage import open_store
 from headwater.storage.copying import copy_object
 
@@ -83,10 +84,9 @@ def build_splits(spark: SparkSession, files: DeltaFiles) -> SearchIndexed:
         return SearchIndexed(0, 0, 0, files.coverage())
     plan = BuildPlan(files.index_plan(), files.bound.stored.to_json())
     largest_first = missing.sort_by([("size", "descending")])
-    # One partition first: what comes from a single one is dealt out evenly.
-    listed = spark.createDataFrame(largest_first).coalesce(1).repartition(_task_count(largest_first))
+    listed = dealt(spark, largest_first, _task_count(largest_first), private=True)
     with explained_failures():
-        done = listed.mapInArrow(partial(BuildPlan.run, plan), _RESULT).toArrow()
+        done = in_workers(listed, partial(BuildPlan.run, plan), _RESULT).toArrow()
     assert done.num_rows == missing.num_rows, "every file was indexed"
     return SearchIndexed(
         num_files=done.num_rows,

@@ -27,11 +27,12 @@ from headwater.spark.search.delta_files import DeltaFiles
 from headwater.spark.search.delta_reader import DeltaReader
 from headwater.spark.search.delta_source import DeltaSource, delta_frame
 from headwater.spark.search.delta_statistics import delta_statistics
-from headwater.spark.search.scan import check_reachable, parallelism, run_tasks
+from headwater.spark.search.scan import check_reachable, run_tasks
 from headwater.spark.search.scan_source import Wanted
 from headwater.spark.search.search_job import check_limit
 from headwater.spark.search.search_spec import SCORE_COLUMN, Search
 from headwater.spark.time_travel import resolve_target
+from headwater.spark.workers import core_count
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,7 +138,7 @@ def _frame(spark: SparkSession, source: DeltaSource, condition: str | None, show
     enough = tuple(dict.fromkeys((*shown, *added))) if condition is None else ()
     wanted = Wanted(enough or source.shown.names, where)
     reader = DeltaReader(source.delta_plan(wanted))
-    tasks = source.tasks(wanted, parallelism(spark))
+    tasks = source.tasks(wanted, core_count(spark))
     frame = run_tasks(spark, reader, tasks, wanted.shown(source).to_spark())
     mark(frame, summary)
     return frame

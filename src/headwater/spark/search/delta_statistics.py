@@ -28,8 +28,9 @@ from headwater.spark.search.delta_source import dealt_out
 from headwater.spark.search.file_split import narrowed
 from headwater.spark.search.near import is_near
 from headwater.spark.search.opening import OpenTable
-from headwater.spark.search.scan import check_reachable, parallelism, run_tasks
+from headwater.spark.search.scan import check_reachable, run_tasks
 from headwater.spark.search.split_places import SplitRef
+from headwater.spark.workers import core_count
 from headwater.storage import open_store
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def delta_statistics(spark: SparkSession, files: DeltaFiles, query: Query) -> St
     check_reachable(files.snapshot.uri)
     bound = files.bound
     run = DeltaStatistics(files.index_plan(), bound.stored.to_json(), bound.stored_query(query))
-    tasks = dealt_out(files.rows(), parallelism(spark))
+    tasks = dealt_out(files.rows(), core_count(spark))
     if _is_near(spark, files):  # an index answers in no time
         with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1) or 1, "headwater-search") as pool:
             found = merge_statistics(pool.map(run.of, tasks))

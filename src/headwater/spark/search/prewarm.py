@@ -11,9 +11,10 @@ from headwater.log.filter_sql import parse_filter
 from headwater.spark.failures import explained_failures
 from headwater.spark.functions import functions_for
 from headwater.spark.search.near import is_near, map_splits
-from headwater.spark.search.scan import check_reachable, parallelism, run_tasks
+from headwater.spark.search.scan import check_reachable, run_tasks
 from headwater.spark.search.scan_source import ScanSource, grouped
 from headwater.spark.search.split_places import SplitPlaces
+from headwater.spark.workers import core_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,7 @@ def prewarm(table: OpenTable, filter: str | None = None) -> int:  # noqa: A002 -
         map_splits(table, splits, lambda split: split.prewarm())
         return len(splits)
     options = None if table.storage_options is None else dict(table.storage_options)
-    tasks = grouped(splits, parallelism(table.spark))
+    tasks = grouped(splits, core_count(table.spark))
     with functions_for(table.spark), explained_failures():
         rows = run_tasks(table.spark, SplitWarmer(table.uri, options), tasks, "warm BIGINT").collect()
     return sum(row.warm for row in rows)

@@ -21,6 +21,7 @@ from headwater.spark.no_rows import no_rows
 from headwater.spark.search.relation import relation_frame
 from headwater.spark.search.scan_source import ScanSource, Wanted
 from headwater.spark.search.split_reader import SplitReader
+from headwater.spark.workers import core_count, dealt, in_workers
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from headwater.log.expressions import Expression
     from headwater.spark.search.opening import OpenTable
     from headwater.spark.search.scan_source import Search
-
-_CONNECT_PARALLELISM = 8
-"""A Connect client does not know how many cores there are."""
 
 
 def table_frame(table: OpenTable) -> DataFrame:
@@ -60,7 +58,7 @@ def scan_frame(table: OpenTable, search: Search | None, where: Expression | None
         return relation_frame(spark, source)
     remember_connect_scan(table.uri, table.snapshot.version)
     wanted = Wanted(source.shown.names, where)
-    tasks = source.tasks(wanted, parallelism(spark))
+    tasks = source.tasks(wanted, core_count(spark))
     return run_tasks(spark, SplitReader(source.read_plan(wanted)), tasks, source.shown.to_spark())
 
 
@@ -86,9 +84,7 @@ def run_tasks(
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return run(batches)
 
-    # One partition first: what comes from a single one is dealt out evenly.
-    frame = spark.createDataFrame(listed).coalesce(1).repartition(len(tasks))
-    return frame.mapInArrow(work, shown)
+    return in_workers(dealt(spark, listed, len(tasks)), work, shown)
 
 
 def no_rows_of(spark: SparkSession, shown: Any) -> DataFrame:
@@ -98,11 +94,6 @@ def no_rows_of(spark: SparkSession, shown: Any) -> DataFrame:
     if isinstance(shown, str):
         return spark.createDataFrame([], shown)
     return no_rows(spark, StructType.from_spark(shown))
-
-
-def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at the same time."""
-    return _CONNECT_PARALLELISM if is_connect(spark) else int(spark.sparkContext.defaultParallelism)
 
 
 def check_reachable(uri: str) -> None:

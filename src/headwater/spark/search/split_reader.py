@@ -17,6 +17,7 @@ from headwater.log.schema import StructType
 from headwater.spark.search.search_spec import SCORE_COLUMN, SNIPPET_SUFFIX
 from headwater.spark.search.split_places import SplitPlaces, SplitRef
 from headwater.spark.search.worker_types import worker_schema
+from headwater.spark.workers import settle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,6 +58,7 @@ class SplitReader:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """The rows of pickled lists of splits; made for Spark's Arrow functions."""
+        settle()
         for batch in batches:
             for task in batch.column(0).to_pylist():
                 yield from self.read(pickle.loads(task))

@@ -16,6 +16,7 @@ from headwater.spark.failures import remember_error
 from headwater.spark.jvm import JavaObject, Jvm, jvm_of
 from headwater.spark.search.relation import CONNECTOR, empty_array, java_array, text_hash
 from headwater.spark.search.split_reader import SplitReader
+from headwater.spark.workers import core_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -129,7 +130,7 @@ class SplitScan(_Scan):
     @cached_property
     def _tasks(self) -> list[Any]:
         try:
-            return self._source.tasks(self._wanted, self._spark.sparkContext.defaultParallelism)
+            return self._source.tasks(self._wanted, core_count(self._spark))
         except HeadwaterError as error:
             remember_error(error)
             raise

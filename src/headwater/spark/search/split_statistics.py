@@ -12,9 +12,10 @@ from headwater.search.searching import term_statistics
 from headwater.spark.failures import explained_failures
 from headwater.spark.functions import functions_for
 from headwater.spark.search.near import is_near, map_splits
-from headwater.spark.search.scan import check_reachable, parallelism, run_tasks
+from headwater.spark.search.scan import check_reachable, run_tasks
 from headwater.spark.search.scan_source import ScanSource, grouped
 from headwater.spark.search.split_places import SplitPlaces
+from headwater.spark.workers import core_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,7 +49,7 @@ def statistics_of(table: OpenTable, query: Query) -> Statistics:
     if is_near(table, splits):
         return merge_statistics(map_splits(table, splits, lambda split: term_statistics(split, query)))
     options = None if table.storage_options is None else dict(table.storage_options)
-    tasks = grouped(splits, parallelism(table.spark))
+    tasks = grouped(splits, core_count(table.spark))
     with functions_for(table.spark), explained_failures():
         run = SplitStatistics(table.uri, options, query)
         rows = run_tasks(table.spark, run, tasks, "found BINARY").collect()

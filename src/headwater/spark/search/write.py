@@ -20,6 +20,7 @@ from headwater.spark.search.split_places import SplitPlaces
 from headwater.spark.search.split_rows import split_rows
 from headwater.spark.search.task_writer import ADD_SCHEMA, SplitsPlan, write_split_rows
 from headwater.spark.violations import explained_violations
+from headwater.spark.workers import in_workers
 from headwater.spark.write import Written
 from headwater.storage.uri import parse_uri
 
@@ -100,7 +101,7 @@ def build_splits(df: DataFrame, table: OpenTable, max_records_per_split: int | N
 
     with functions_for(df), explained_violations(snapshot.uri), explained_failures():
         rows = split_rows(df, snapshot.schema, partition_columns, snapshot.uri)
-        written = rows.mapInArrow(index, ADD_SCHEMA).collect()
+        written = in_workers(rows, index, ADD_SCHEMA).collect()
     adds = [read_add(row.add.encode(), "the result of a task") for row in written]
     check_shared(table, adds)
     return adds
