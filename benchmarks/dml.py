@@ -62,6 +62,8 @@ class Size:
     """How much data, and how often to measure."""
 
     rows: ScanSpec
+    many_rows: ScanSpec
+    """At scale: what a command costs whatever it does matters less, and what a row costs matters more."""
     small_files: tuple[int, int]
     """Rows and files of the table to compact."""
     littered_files: int
@@ -70,8 +72,10 @@ class Size:
     target: float | None
 
 
-FULL = Size(ScanSpec(4_000_000, 16), (1_000_000, 10_000), 100_000, runs=3, warmups=1, target=1.0)
-QUICK = Size(ScanSpec(200_000, 4), (20_000, 200), 1_000, runs=1, warmups=1, target=None)
+FULL = Size(
+    ScanSpec(4_000_000, 16), ScanSpec(16_000_000, 64), (1_000_000, 10_000), 100_000, runs=3, warmups=1, target=1.0
+)
+QUICK = Size(ScanSpec(200_000, 4), ScanSpec(400_000, 8), (20_000, 200), 1_000, runs=1, warmups=1, target=None)
 """Far too small for ratios to say much: it shows that everything runs and that answers are right."""
 
 DML = Benchmark(
@@ -93,7 +97,7 @@ DML = Benchmark(
 
 def cases_of(size: Size, cache: Path) -> Iterator[Case]:
     """Every case. A table is made when the first case that needs it is due."""
-    for case in (*_row_cases(size, cache), *_maintenance_cases(size, cache)):
+    for case in (*_row_cases(size, cache), *_many_row_cases(size, cache), *_maintenance_cases(size, cache)):
         yield replace(case, target=size.target)
 
 
@@ -102,13 +106,27 @@ def _row_cases(size: Size, cache: Path) -> Iterator[Case]:
     vectors = (", deletion vectors", with_vectors(table), " with vectors")
     for how, path, ways in (("", table.path, ""), vectors):
         for percent in (1, 10):
-            source = upserts(table, percent)
-            subject = Subject(str(path), source=str(source))
-            truth = after_merge(table, source)
-            yield _case(f"MERGE, {percent}% upserts{how}", f"merge{ways}", subject, table, truth)
+            merges = _merge_case(f"MERGE, {percent}% upserts{how}", path, table, percent)
+            yield replace(merges, operation=merges.operation + ways)
         deletes = _delete_case(f"DELETE by {DELETED_KEYS} keys{how}", path, table)
         updates = _update_case(f"UPDATE of 1% of the rows{how}", path, table)
         yield from (replace(case, operation=case.operation + ways) for case in (deletes, updates))
+
+
+def _many_row_cases(size: Size, cache: Path) -> Iterator[Case]:
+    table = scan_table_apart(size.many_rows, cache)
+    cases = [
+        *(_merge_case(f"MERGE, {percent}% upserts", table.path, table, percent) for percent in (1, 10)),
+        _delete_case(f"DELETE by {DELETED_KEYS} keys", table.path, table),
+        _update_case("UPDATE of 1% of the rows", table.path, table),
+    ]
+    yield from (replace(case, max_runs=2) for case in cases)
+
+
+def _merge_case(title: str, path: Path, table: ScanTable, percent: int) -> Case:
+    """Rows that lie in all files, and a tenth as many new ones."""
+    source = upserts(table, percent)
+    return _case(title, "merge", Subject(str(path), source=str(source)), table, after_merge(table, source))
 
 
 def _delete_case(title: str, path: Path, table: ScanTable) -> Case:

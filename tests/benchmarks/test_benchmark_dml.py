@@ -17,7 +17,9 @@ from benchmarks.sessions import Sessions, SessionSpec
 if TYPE_CHECKING:
     from pathlib import Path
 
-SIZE = replace(QUICK, rows=ScanSpec(20_000, 4), small_files=(2_000, 20), littered_files=40)
+SIZE = replace(
+    QUICK, rows=ScanSpec(20_000, 4), many_rows=ScanSpec(40_000, 4), small_files=(2_000, 20), littered_files=40
+)
 
 
 def test_deltalake_gives_the_answers_that_arrow_worked_out(tmp_path: Path) -> None:
@@ -30,8 +32,8 @@ def test_deltalake_gives_the_answers_that_arrow_worked_out(tmp_path: Path) -> No
         found = measure_cases(DML.operations, OPERATIONS, cases, runs=1, without=others, measure=sessions.measure)
         outcomes = list(found)
 
-    assert len(outcomes) == 6
-    assert [outcome.errors for outcome in outcomes] == [[]] * 6
+    assert len(outcomes) == 10
+    assert [outcome.errors for outcome in outcomes] == [[]] * 10
     assert sorted(tmp_path.rglob("*")) == before
     assert all(MEMORY_IN_USE.value(outcome.best[DELTALAKE]) > 0 for outcome in outcomes)
 
@@ -47,5 +49,5 @@ def test_headwater_gives_the_same_answers(tmp_path: Path) -> None:
         found = measure_cases(DML.operations, OPERATIONS, cases, runs=1, without=others, measure=sessions.measure)
         outcomes = list(found)
 
-    assert [outcome.errors for outcome in outcomes] == [[]] * 10
+    assert [outcome.errors for outcome in outcomes] == [[]] * 14
     assert sorted(tmp_path.rglob("*")) == before

@@ -50,3 +50,14 @@ def functions_for_connect() -> Iterator[Any]:
 def functions_for(thing: object) -> AbstractContextManager[Any]:
     """Within this context `functions` gives those for the kind of session that a session or DataFrame is of."""
     return functions_for_connect() if is_connect(thing) else nullcontext()
+
+
+def observation(thing: object) -> Any:
+    """A new observation, of the kind that a session or DataFrame needs: aggregates that a job finds in passing."""
+    if is_connect(thing):
+        from pyspark.sql.connect.observation import Observation as ConnectObservation
+
+        return ConnectObservation()
+    from pyspark.sql import Observation
+
+    return Observation()

@@ -25,9 +25,10 @@ from headwater.spark.dml.merge_columns import MergeColumns, evolved_table
 from headwater.spark.dml.merge_condition import Sides, understand
 from headwater.spark.dml.merge_files import MergeWriter
 from headwater.spark.dml.merge_inserts import Inserts
+from headwater.spark.dml.merge_keyed import can_look_up, look_up
 from headwater.spark.dml.merge_matches import Matches, find_matches, kept, matched_source_rows, pairs_of
 from headwater.spark.dml.merge_metrics import merge_metrics, merge_parameters
-from headwater.spark.dml.merge_source import Source, materialized
+from headwater.spark.dml.merge_source import FactsWanted, Source, materialized
 from headwater.spark.dml.merge_updates import Updates
 from headwater.spark.dml.merge_view import check_conditions, joined
 from headwater.spark.dml.target import DmlTarget
@@ -126,9 +127,9 @@ def merge(
         asked = _Merge(target, source, request, definition, columns)
         asked.check()
         began_ms = target.elapsed_ms()
-        source = stack.enter_context(materialized(source, request.source))
+        source, facts = stack.enter_context(materialized(source, request.source, asked.facts_wanted))
         materialized_ms = target.elapsed_ms() - began_ms
-        return replace(asked, source=source).run(stack, materialized_ms)
+        return replace(asked, source=source).run(facts, stack, materialized_ms)
 
 
 @dataclass(frozen=True)
@@ -171,18 +172,27 @@ class _Merge:
             and not self.columns.filled.names
         )
 
-    def run(self, stack: ExitStack, materialized_ms: int) -> dict[str, int]:
+    @cached_property
+    def understood(self) -> Understood:
+        return self._understood(self.request.condition, self.source.schema.names)
+
+    @cached_property
+    def facts_wanted(self) -> FactsWanted:
+        return FactsWanted.of(self.source, self.understood.keys, self.target.snapshot.schema)
+
+    def run(self, facts: SourceFacts, stack: ExitStack, materialized_ms: int) -> dict[str, int]:
         began_ms = self.target.elapsed_ms()
-        understood = self._understood(self.request.condition, self.source.schema.names)
-        facts = self.source.facts(understood.keys, self.target.snapshot.schema)
-        files = self.target.candidates(self._candidates(understood, facts))
+        files = self.target.candidates(self._candidates(self.understood, facts))
         limit_bytes = self._broadcast_bytes()
-        view = self._view(self.target.rows(files), is_small=facts.key_bytes <= _NARROW_FACTOR * limit_bytes)
+        is_narrow = facts.key_bytes <= _NARROW_FACTOR * limit_bytes
         has_inserts = self.request.has(When.NOT_MATCHED)
-        pairs = pairs_of(view, self.clauses, only_changes=not has_inserts)
-        if has_inserts and not self._is_upsert:
-            pairs = stack.enter_context(kept(pairs))
-        matches = find_matches(pairs, counts_source=self._is_upsert) if len(files) else Matches({}, 0)
+        matches = self._looked_up(files) if is_narrow else None
+        if matches is None:
+            view = self._view(self.target.rows(files), is_small=is_narrow)
+            pairs = pairs_of(view, self.clauses, only_changes=not has_inserts)
+            if has_inserts and not self._is_upsert:
+                pairs = stack.enter_context(kept(pairs))
+            matches = find_matches(pairs, counts_source=self._is_upsert) if len(files) else Matches({}, 0)
         self._check_unambiguous(matches)
         scanned_ms = self.target.elapsed_ms()
         writer = MergeWriter(self.target, files, matches, self._is_stable())
@@ -210,6 +220,14 @@ class _Merge:
         if matches.changed or done.added or self.definition.metadata != self.target.snapshot.metadata:
             return self.target.commit(merge_parameters(self.request.condition, self.clauses), metrics)
         return metrics(RowPlan())
+
+    def _looked_up(self, files: TargetFiles) -> Matches | None:
+        """What the first pass finds, if it can do without Spark's join, and nobody needs the pairs."""
+        keys = self.understood.keys
+        if not (self._is_upsert and self.understood.is_keys and can_look_up(self.target, self.source, keys)):
+            return None
+        matches = look_up(self.target, files, self.source, keys) if len(files) else None
+        return matches if matches is not None and matches.is_one_to_one else None
 
     def _view(self, rows: DataFrame, *, is_small: bool) -> Joined:
         alias = self.request.alias

@@ -91,6 +91,8 @@ class Understood:
     on_target: Expression | None
     """What must hold of the target's row alone; None if nothing is known of that."""
     keys: tuple[Key, ...] = ()
+    is_keys: bool = False
+    """Whether it says nothing but that the keys are equal."""
 
 
 def understand(text: str | None, sides: Sides) -> Understood:
@@ -110,13 +112,15 @@ def understand(text: str | None, sides: Sides) -> Understood:
         return Understood(None)
     keys: list[Key] = []
     on_target: list[Expression] = []
-    for part in _conjuncts(parsed):
+    parts = list(_conjuncts(parsed))
+    for part in parts:
         if isinstance(part, Unknown):
             key = _key(part.text, sides)
             keys += [] if key is None else [key]
         elif (own := _on_target(part, sides)) is not None:
             on_target.append(own)
-    return Understood(and_(*on_target) if on_target else None, tuple(dict.fromkeys(keys)))
+    is_keys = len(keys) == len(parts)
+    return Understood(and_(*on_target) if on_target else None, tuple(dict.fromkeys(keys)), is_keys)
 
 
 def _conjuncts(expr: Expression) -> Iterator[Expression]:

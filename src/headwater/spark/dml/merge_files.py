@@ -19,6 +19,7 @@ from headwater.spark.columns import quoted
 from headwater.spark.dml.merge_changes import write_merge_changes
 from headwater.spark.dml.merge_matches import Fate
 from headwater.spark.identity import with_marks
+from headwater.spark.parallel_jobs import ParallelJobs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -101,12 +102,17 @@ class MergeWriter:
             rows: all of them.
         """
         count = self.matches.count(Fate.UPDATED, Fate.UPDATED_UNMATCHED)
-        written = MergedFiles(self._new_files(rows.frame, rows), updated_rows=count)
-        return self._finished(written, depends_on_matches=True)
+        with ParallelJobs(self.target.spark, "merge", 1) as jobs:
+            new = jobs.submit(lambda: self._new_files(rows.frame, rows))
+            copies, removed = self._old_rows(depends_on_matches=True)
+            return self._told(MergedFiles(new.result(), updated_rows=count), copies, removed)
 
     def _finished(self, done: MergedFiles, *, depends_on_matches: bool) -> MergedFiles:
         """Take the old rows away, and tell the transaction."""
-        copies, removed = self._old_rows(depends_on_matches=depends_on_matches)
+        return self._told(done, *self._old_rows(depends_on_matches=depends_on_matches))
+
+    def _told(self, done: MergedFiles, copies: list[Add], removed: list[int]) -> MergedFiles:
+        """Tell the transaction."""
         changes: list[AddCdcFile] = []
         if self.target.records_changes and (done.updated or copies):
             changes = write_merge_changes(self.target, self.files, self.matches, done.updated, done.inserted)

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
 from headwater.spark.dml.merge_clauses import Action, When
 from headwater.spark.dml.merge_source import SOURCE_ROW
 from headwater.spark.dml.merge_view import CLAUSE, acting
 from headwater.spark.dml.positions import matched_positions
-from headwater.spark.functions import functions, is_connect
+from headwater.spark.functions import functions, observation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,7 +169,7 @@ class _Counted:
 
     def __init__(self, pairs: DataFrame) -> None:
         sf = functions()
-        self._observation = _observation(pairs)
+        self._observation = observation(pairs)
         is_counted = reduce(lambda one, other: one | other, [sf.col(CLAUSE) == int(fate) for fate in _MATCHED])
         self.frame = pairs.observe(self._observation, sf.count_if(is_counted).alias("pairs"))
 
@@ -177,16 +177,6 @@ class _Counted:
     def pairs(self) -> int:
         """How many; known once the job has run."""
         return int(self._observation.get["pairs"])
-
-
-def _observation(frame: DataFrame) -> Any:
-    if is_connect(frame):
-        from pyspark.sql.connect.observation import Observation as ConnectObservation
-
-        return ConnectObservation()
-    from pyspark.sql import Observation
-
-    return Observation()
 
 
 def _fate(_number: int, clause: Clause) -> int:

@@ -29,10 +29,10 @@ from headwater.log.schema import (
 )
 from headwater.log.schema.lookup import resolve
 from headwater.spark.columns import quoted
-from headwater.spark.functions import functions, is_connect
+from headwater.spark.functions import functions, is_connect, observation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -68,48 +68,7 @@ class Source:
         numbered = df.withColumn(SOURCE_ROW, functions().monotonically_increasing_id())
         return cls(numbered, StructType.from_spark(df.schema))
 
-    def facts(self, keys: Sequence[Key], target: StructType) -> SourceFacts:
-        """Count the rows, and find what their keys allow the target's to be. One Spark job, at most one more a key."""
-        sf = functions()
-        bounded = [key for key in keys if self._is_comparable(key, target)]
-        texts = [field.name for field in self.schema.fields if field.type == STRING]
-        asked: list[Any] = [sf.count(sf.lit(1)).alias("rows")]
-        asked += [sf.sum(sf.octet_length(self._column(name))).alias(f"text{i}") for i, name in enumerate(texts)]
-        for number, key in enumerate(bounded):
-            value = self._column(key.source)
-            asked += [
-                sf.min(value).alias(f"min{number}"),
-                sf.max(value).alias(f"max{number}"),
-                sf.approx_count_distinct(value).alias(f"values{number}"),
-            ]
-        found = self.frame.agg(*asked).toArrow()
-        rows: int = found.column("rows")[0].as_py()
-        text_bytes = sum(found.column(f"text{i}")[0].as_py() or 0 for i in range(len(texts)))
-        parts = [self._bounds(key, found, number) for number, key in enumerate(bounded)] if rows else [Constant(False)]
-        numeric = bool(keys) and not any(self.schema.field(key.source).type == STRING for key in keys)
-        return SourceFacts(
-            rows,
-            size_bytes=rows * _VALUE_BYTES * (len(self.schema.fields) + 1) + text_bytes,
-            key_bytes=rows * _VALUE_BYTES * (len(keys) + 1) + (0 if numeric else text_bytes),
-            bounds=tuple(parts),
-        )
-
-    def _bounds(self, key: Key, found: Any, number: int) -> Expression:
-        column = Column(key.target)
-        try:
-            low, high = (_plain(found.column(f"{name}{number}")[0].as_py()) for name in ("min", "max"))
-        except (ValueError, OverflowError):
-            return Constant(True)  # beyond Python's calendar
-        if low is None:
-            return Constant(False)  # nothing but nulls, which equal nothing
-        if found.column(f"values{number}")[0].as_py() <= _FEW_VALUES:
-            values = self.frame.select(self._column(key.source).alias("value")).distinct().limit(2 * _FEW_VALUES)
-            distinct = [_plain(value) for value in values.toArrow().column("value").to_pylist() if value is not None]
-            if len(distinct) < 2 * _FEW_VALUES:
-                return In(column, tuple(Literal(value) for value in sorted(distinct)))
-        return And((Compare(">=", column, Literal(low)), Compare("<=", column, Literal(high))))
-
-    def _is_comparable(self, key: Key, target: StructType) -> bool:
+    def is_comparable(self, key: Key, target: StructType) -> bool:
         """Whether the log's statistics order values as Spark compares these two columns."""
         path = resolve(target, key.target)
         one, other = path[-1].type, self.schema.field(key.source).type
@@ -117,8 +76,82 @@ class Source:
             return False
         return (one in _INTEGRAL and other in _INTEGRAL) or (one == other and _is_ordered(one))
 
-    def _column(self, name: str) -> Any:
+    def column(self, name: str) -> Any:
+        """A column of the frame."""
         return self.frame[quoted(self.schema.field(name).name)]
+
+
+@dataclass(frozen=True)
+class FactsWanted:
+    """What to find out of a source: how many rows it has, and what its keys allow the target's to be."""
+
+    schema: StructType
+    keys: tuple[Key, ...]
+    bounded: tuple[Key, ...]
+    """Those whose bounds the target's statistics can be compared with."""
+
+    @classmethod
+    def of(cls, source: Source, keys: Sequence[Key], target: StructType) -> FactsWanted:
+        """What is wanted of a source that is joined with a target by keys."""
+        return cls(source.schema, tuple(keys), tuple(key for key in keys if source.is_comparable(key, target)))
+
+    @property
+    def _texts(self) -> list[str]:
+        return [field.name for field in self.schema.fields if field.type == STRING]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the answers are the same by every way that values reach Python: dates and times are not."""
+        types = [self.schema.field(key.source).type for key in self.bounded]
+        return all(type_ in (*_INTEGRAL, BOOLEAN, STRING) or isinstance(type_, DecimalType) for type_ in types)
+
+    def columns(self, source: Source) -> list[Any]:
+        """The aggregates to ask for."""
+        sf = functions()
+        asked: list[Any] = [sf.count(sf.lit(1)).alias("rows")]
+        asked += [sf.sum(sf.octet_length(source.column(name))).alias(f"text{i}") for i, name in enumerate(self._texts)]
+        for number, key in enumerate(self.bounded):
+            value = source.column(key.source)
+            asked += [
+                sf.min(value).alias(f"min{number}"),
+                sf.max(value).alias(f"max{number}"),
+                sf.approx_count_distinct(value).alias(f"values{number}"),
+            ]
+        return asked
+
+    def ask(self, source: Source) -> SourceFacts:
+        """Find out. One Spark job, at most one more a key."""
+        found = source.frame.agg(*self.columns(source)).toArrow()
+        return self.facts(source, lambda name: found.column(name)[0].as_py())
+
+    def facts(self, source: Source, answer: Callable[[str], Any]) -> SourceFacts:
+        """The facts by the values of `columns`. Few distinct values of a key are asked for in another job."""
+        rows: int = answer("rows")
+        text_bytes = sum(answer(f"text{i}") or 0 for i in range(len(self._texts)))
+        numeric = bool(self.keys) and not any(self.schema.field(key.source).type == STRING for key in self.keys)
+        bounds = [_bounds(source, key, answer, number) for number, key in enumerate(self.bounded)]
+        return SourceFacts(
+            rows,
+            size_bytes=rows * _VALUE_BYTES * (len(self.schema.fields) + 1) + text_bytes,
+            key_bytes=rows * _VALUE_BYTES * (len(self.keys) + 1) + (0 if numeric else text_bytes),
+            bounds=tuple(bounds) if rows else (Constant(False),),
+        )
+
+
+def _bounds(source: Source, key: Key, answer: Callable[[str], Any], number: int) -> Expression:
+    column = Column(key.target)
+    try:
+        low, high = (_plain(answer(f"{name}{number}")) for name in ("min", "max"))
+    except (ValueError, OverflowError):
+        return Constant(True)  # beyond Python's calendar
+    if low is None:
+        return Constant(False)  # nothing but nulls, which equal nothing
+    if answer(f"values{number}") <= _FEW_VALUES:
+        values = source.frame.select(source.column(key.source).alias("value")).distinct().limit(2 * _FEW_VALUES)
+        distinct = [_plain(value) for value in values.toArrow().column("value").to_pylist() if value is not None]
+        if len(distinct) < 2 * _FEW_VALUES:
+            return In(column, tuple(Literal(value) for value in sorted(distinct)))
+    return And((Compare(">=", column, Literal(low)), Compare("<=", column, Literal(high))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,21 +168,25 @@ class SourceFacts:
 
 
 @contextmanager
-def materialized(source: Source, df: DataFrame) -> Iterator[Source]:
-    """The same source, whose rows stay the same from now on.
+def materialized(source: Source, df: DataFrame, wanted: FactsWanted) -> Iterator[tuple[Source, SourceFacts]]:
+    """The same source, whose rows stay the same from now on, and facts about them. One Spark job, mostly.
 
     Args:
         source: made of the DataFrame.
         df: the DataFrame.
+        wanted: the facts.
     """
     if is_stable(df):
-        yield source
+        yield source, wanted.ask(source)
         return
-    frame = source.frame.localCheckpoint(eager=True)
+    in_passing = observation(df) if wanted.is_plain and not is_connect(df) else None
+    frame = source.frame if in_passing is None else source.frame.observe(in_passing, *wanted.columns(source))
+    kept = frame.localCheckpoint(eager=True)
     try:
-        yield replace(source, frame=frame)
+        source = replace(source, frame=kept)
+        yield source, wanted.ask(source) if in_passing is None else wanted.facts(source, in_passing.get.__getitem__)
     finally:
-        _release(frame)
+        _release(kept)
 
 
 def is_stable(df: DataFrame) -> bool:

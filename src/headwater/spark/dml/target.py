@@ -186,17 +186,24 @@ class DmlTarget:
         chosen = range(len(files)) if numbers is None else sorted(set(numbers))
         return scan(
             self.spark,
-            self._part(files, chosen, only or {}, without or {}),
+            self.part(files, chosen, only, without),
             selection=selection,
             row_tracking=self.tracks_rows,
             storage_options=self.storage_options,
         )
 
-    def _part(self, files: TargetFiles, numbers: Sequence[int], only: Positions, without: Positions) -> NumberedPart:
+    def part(
+        self,
+        files: TargetFiles,
+        numbers: Sequence[int],
+        only: Positions | None = None,
+        without: Positions | None = None,
+    ) -> NumberedPart:
+        """What `rows` reads: files by their numbers, and which of their rows."""
         definition = self.definition
         snapshot = replace(self.snapshot, protocol=definition.protocol, metadata=definition.metadata)
         return NumberedPart.numbered(
-            snapshot, [files.paths[n] for n in numbers], numbers, files.vectors_for(numbers, only, without)
+            snapshot, [files.paths[n] for n in numbers], numbers, files.vectors_for(numbers, only or {}, without or {})
         )
 
     def written_rows(self, adds: Collection[Add]) -> DataFrame:
@@ -237,7 +244,7 @@ class DmlTarget:
             files: candidates.
             changed: the files, and the rows in them that do not stay.
         """
-        part = self._part(files, sorted(changed), {}, changed)
+        part = self.part(files, sorted(changed), without=changed)
         copies = Copies(self.spark, part, self._files().target, self.tracks_rows, self.storage_options)
         return copies.write(lambda: self.write_new(self.rows(files, changed, without=changed)))
 

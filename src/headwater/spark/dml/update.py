@@ -19,6 +19,7 @@ from headwater.spark.dml.target import HIDDEN_COLUMNS, DmlTarget
 from headwater.spark.dml.touched import find_touched
 from headwater.spark.dml.updated_rows import read_update
 from headwater.spark.functions import functions, functions_for
+from headwater.spark.parallel_jobs import ParallelJobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -129,10 +130,13 @@ def _written(change: Update, touched: Touched, *, rewrites: bool) -> _Files:
     found = target.rows(touched.files, touched.numbers, only=touched.partial)
     if condition.is_stable:
         found = condition.filtered(found)  # says nothing new, but lets Spark skip parts of files
-    new = target.write_new(change.rows(found, functions().lit(True)))
+    changed = change.rows(found, functions().lit(True))
     if not rewrites:
-        return _Files(new)
-    return _Files(new, target.write_copies(touched.files, touched.partial))
+        return _Files(target.write_new(changed))
+    with ParallelJobs(target.spark, "update", 1) as jobs:
+        new = jobs.submit(lambda: target.write_new(changed))
+        copies = target.write_copies(touched.files, touched.partial)
+        return _Files(new.result(), copies)
 
 
 def _changes(target: DmlTarget, touched: Touched, new: list[Add]) -> list[AddCdcFile]:

@@ -6,27 +6,21 @@ that no commit names are left for VACUUM.
 
 from __future__ import annotations
 
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextvars import copy_context
-from typing import TYPE_CHECKING, TypeVar
-from uuid import uuid4
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
+from typing import TYPE_CHECKING
 
-from headwater.spark.functions import is_connect
 from headwater.spark.maintenance.optimize_commit import RewrittenGroup
+from headwater.spark.parallel_jobs import ParallelJobs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from pyspark.sql import SparkSession
+    from collections.abc import Sequence
 
     from headwater.maintenance.progress import Progress
     from headwater.spark.maintenance.optimize_commit import Commits
     from headwater.spark.maintenance.optimize_plan import FileGroup
     from headwater.spark.maintenance.optimize_rewrite import GroupRewriter
     from headwater.spark.maintenance.optimize_settings import OptimizeSettings
-
-_T = TypeVar("_T")
-_PATIENCE_S = 0.2
 
 
 def run_groups(
@@ -40,67 +34,29 @@ def run_groups(
 
     When a group fails, those that are done are committed, and the failure is raised.
     """
-    spark = rewriter.spark
-    tag = f"headwater-optimize-{uuid4()}"
     ready: list[RewrittenGroup] = []
     failures: list[Exception] = []
     waiting = list(reversed(groups))
     running: set[Future[RewrittenGroup]] = set()
-    with ThreadPoolExecutor(settings.max_threads, "headwater-optimize") as pool:
-        try:
-            while running or (waiting and not failures):
-                while waiting and not failures and len(running) < settings.max_threads:
-                    running.add(_submitted(pool, spark, tag, rewriter, waiting.pop()))
-                finished, running = wait(running, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    error = future.exception()
-                    if isinstance(error, Exception):
-                        failures.append(error)
-                    else:
-                        ready.append(future.result())
-                        progress.advance()
-                if sum(one.group.size_bytes for one in ready) >= settings.batch_bytes:
-                    batch, ready = ready, []
-                    commits.commit(batch)
-            commits.commit(ready)
-        except BaseException:
-            _stop(spark, tag, running)
-            raise
+    with ParallelJobs(rewriter.spark, "optimize", settings.max_threads) as jobs:
+        while running or (waiting and not failures):
+            while waiting and not failures and len(running) < settings.max_threads:
+                running.add(jobs.submit(partial(_rewritten, rewriter, waiting.pop())))
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                error = future.exception()
+                if isinstance(error, Exception):
+                    failures.append(error)
+                else:
+                    ready.append(future.result())
+                    progress.advance()
+            if sum(one.group.size_bytes for one in ready) >= settings.batch_bytes:
+                batch, ready = ready, []
+                commits.commit(batch)
+        commits.commit(ready)
     if failures:
         raise failures[0]
 
 
-def _stop(spark: SparkSession, tag: str, running: set[Future[RewrittenGroup]]) -> None:
-    """Stop the jobs of all groups; again and again, for one may be about to start its job just now."""
-    # Of the context and not of the session, where that is possible: files are written in clones of the session.
-    interrupt = spark.interruptTag if is_connect(spark) else spark.sparkContext.cancelJobsWithTag
-    while wait(running, timeout=_PATIENCE_S).not_done:
-        interrupt(tag)
-
-
-def _submitted(
-    pool: ThreadPoolExecutor, spark: SparkSession, tag: str, rewriter: GroupRewriter, group: FileGroup
-) -> Future[RewrittenGroup]:
-    def work() -> RewrittenGroup:
-        mark, unmark = (
-            (spark.addTag, spark.removeTag)
-            if is_connect(spark)
-            else (spark.sparkContext.addJobTag, spark.sparkContext.removeJobTag)
-        )
-        mark(tag)
-        try:
-            return RewrittenGroup(group, tuple(rewriter.rewrite(group)))
-        finally:
-            unmark(tag)
-
-    return pool.submit(copy_context().run, _in_thread_of(spark, work))
-
-
-def _in_thread_of(spark: SparkSession, work: Callable[[], _T]) -> Callable[[], _T]:
-    """Work that runs in another thread with the local properties of this one (scheduler pool, job group)."""
-    if is_connect(spark):
-        return work
-    from pyspark.util import inheritable_thread_target
-
-    inherited: Callable[[], _T] = inheritable_thread_target(spark)(work)
-    return inherited
+def _rewritten(rewriter: GroupRewriter, group: FileGroup) -> RewrittenGroup:
+    return RewrittenGroup(group, tuple(rewriter.rewrite(group)))
