@@ -207,3 +207,43 @@ def test_trees_that_ask_the_impossible_are_refused_alike(tmp_path: Path, query: 
         row_numbers(split, query)
     with pytest.raises(SearchQueryError):
         matches(query, split.rows(), split.config)
+
+
+# --- one query, many splits ------------------------------------------------------------------------------
+
+
+def test_splits_that_are_not_alike_are_not_asked_alike(tmp_path: Path) -> None:
+    """One query for all: a plan for one of them must not serve another that lacks values, fields or columns."""
+    text = schema_of(message=STRING)
+    long_word = "x" * 70_000
+    kinds = {
+        "plain": (text, [{"message": "a b"}, {"message": "b"}], TEXT),
+        "alike": (text, [{"message": "a"}, {"message": "a"}, {"message": "c"}], TEXT),
+        "with a gap": (text, [{"message": f"a {long_word}"}, {"message": long_word}], TEXT),
+        "no words": (text, [{"message": "a"}, {"message": "a b"}], {"types": {"message": "string"}}),
+        "empty": (text, [], TEXT),
+        "without the column": (schema_of(other=LONG), [{"other": 1}], {}),
+    }
+    splits = {}
+    for number, (name, (schema, rows, choices)) in enumerate(kinds.items()):
+        (tmp_path / str(number)).mkdir()
+        splits[name] = split_of(tmp_path / str(number), schema, rows, **choices)
+
+    for query, expected in (
+        (Term(MESSAGE, "a"), [1, 2, 1, 1, 0, 0]),
+        (Term(MESSAGE, long_word), [0, 0, 2, 0, 0, 0]),
+        (none_of(Term(MESSAGE, "a")), [1, 1, 1, 1, 0, 1]),
+        (All(), [2, 3, 2, 2, 0, 1]),
+    ):
+        for _ in range(2):
+            assert [count(split, query) for split in splits.values()] == expected
+            assert [len(row_numbers(split, query)) for split in splits.values()] == expected
+
+
+def test_equal_queries_of_different_types_are_different_queries(tmp_path: Path) -> None:
+    split = split_of(tmp_path, schema_of(n=LONG, x=DOUBLE), [{"n": 1, "x": 1.0}, {"n": 2, "x": 2.5}])
+    field = FieldPath("n")
+    assert count(split, Term(field, 1)) == 1
+    assert Term(field, 1) == Term(field, 1.0)
+    with pytest.raises(SearchQueryError):
+        count(split, Term(field, 1.0))

@@ -5,7 +5,7 @@ No answer is ever cut off. Where the index only proposes rows (`query_compile`),
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,32 +20,66 @@ from headwater.search.row_ids import uint64s
 from headwater.search.token_column import counting
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     import tantivy
 
     from headwater.search.query import Leaf, Query
     from headwater.search.split import Split
 
 
+class _Plan(NamedTuple):
+    """How splits of a kind are asked."""
+
+    given: Query
+    query: Query
+    """Without the columns that these splits do not have."""
+    sure: tantivy.Query | None
+    """What the index finds for sure."""
+    asked: tantivy.Query | None
+    """What else it proposes."""
+
+
+_MAX_PLANS = 64
+_PLANS: dict[tuple[Hashable, int], _Plan] = {}
+"""By the kind of the splits and the identity of the query, which a plan keeps alive. Equal queries may be different
+ones, as 1 and 1.0 are."""
+
+
+def _planned(split: Split, query: Query) -> _Plan:
+    """How a split is asked. A table has many splits and they are mostly alike, so plans are kept for a while."""
+    key = (split.kind, id(query))
+    known = _PLANS.get(key)
+    if known is not None and known.given is query:
+        return known
+    own = adapted(split, query)
+    is_trivial = isinstance(own, All | Nothing) or split.num_records == 0
+    plan = _Plan(query, own, *((None, None) if is_trivial else _parts(split, own)))
+    if split.num_records:
+        if len(_PLANS) >= _MAX_PLANS:
+            _PLANS.clear()
+        _PLANS[key] = plan
+    return plan
+
+
 def count(split: Split, query: Query) -> int:
     """How many rows of a split a query finds."""
-    query = adapted(split, query)
+    _, query, sure, asked = _planned(split, query)
     if isinstance(query, All):
         return split.num_records
     if split.num_records == 0 or isinstance(query, Nothing):
         return 0
-    sure, asked = _parts(split, query)
     found = 0 if sure is None else run(split, sure, limit=1, count=True).count  # type: ignore[attr-defined]
     return int(found) + (0 if asked is None else len(decided(split, query, proposed(split, asked))))
 
 
 def row_numbers(split: Split, query: Query) -> pa.UInt64Array:
     """The numbers of the rows of a split that a query finds, ascending."""
-    query = adapted(split, query)
+    _, query, sure, asked = _planned(split, query)
     if isinstance(query, All):
         return counting(split.num_records).cast(pa.uint64())
     if split.num_records == 0 or isinstance(query, Nothing):
         return uint64s([])
-    sure, asked = _parts(split, query)
     if asked is None:
         assert sure is not None
         return proposed(split, sure)

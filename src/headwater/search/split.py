@@ -21,7 +21,7 @@ from headwater.search.split_bundle import BundleFooter, read_footer
 from headwater.search.split_metadata import SplitMetadata
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     import pyarrow as pa
     import tantivy
@@ -111,6 +111,11 @@ class Split:
     def partial_fields(self) -> frozenset[str]:
         """The index fields that lack the value of some row (see the class)."""
         return frozenset(self.metadata.partial_fields)
+
+    @functools.cached_property
+    def kind(self) -> Hashable:
+        """Equal for splits that are asked alike: with the same columns and fields, of which the same lack values."""
+        return msgspec.json.encode([self.metadata.doc_mapping, self.metadata.schema]), self.partial_fields
 
     # --- the index ----------------------------------------------------------------------------------------
 
