@@ -5,6 +5,7 @@ The spec's own example has only names and types; what it leaves out is read as t
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
@@ -51,8 +52,9 @@ def to_doc_mapping(config: IndexConfig) -> str:
     return msgspec.json.encode(_Mapping(fields)).decode()
 
 
+@lru_cache(maxsize=64)
 def from_doc_mapping(text: str | bytes) -> IndexConfig:
-    """Read the JSON.
+    """Read the JSON; most splits of a table have the same, and all openings of it.
 
     Raises:
         SearchConfigError: it is no index configuration, or has a kind of field that Headwater does not know.

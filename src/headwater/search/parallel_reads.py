@@ -9,7 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from headwater.errors import StorageTimeoutError
 from headwater.storage.passing_store import PassingStore
@@ -99,10 +99,8 @@ class ParallelDirectoryReads(ParallelReads):
 
 def parallel_reads(inner: ObjectStore, parallelism: int, timeout_s: float) -> ParallelReads:
     """The store in front of another one, which can do whatever that one can."""
-    from headwater.storage.base import DirectoryStore
-
-    if isinstance(inner, DirectoryStore):
-        return ParallelDirectoryReads(inner, parallelism, timeout_s)
+    if hasattr(inner, "list_directory"):  # a protocol would be asked method by method, for each opening of a table
+        return ParallelDirectoryReads(cast("DirectoryStore", inner), parallelism, timeout_s)
     return ParallelReads(inner, parallelism, timeout_s)
 
 

@@ -5,6 +5,7 @@ A path below the table is opened through the table's own store, whatever its spe
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
@@ -39,12 +40,8 @@ class SplitPlaces:
 
     def place(self, path: str) -> tuple[ObjectStore, str]:
         """The store and the key of a split."""
-        plain = canonical(path)
-        if plain.startswith(self._root):
-            return self._store, plain[len(self._root) :]
-        if "://" not in plain and not plain.startswith("/"):
-            return self._store, plain
-        return open_absolute(plain, self._options)
+        key = _key_below(path, self._root)
+        return (self._store, key) if key is not None else open_absolute(canonical(path), self._options)
 
     def open(self, ref: SplitRef) -> Split:
         """Open a split, or take the one that this process has open.
@@ -57,6 +54,15 @@ class SplitPlaces:
 
         store, key = self.place(ref.path)
         return open_split(store, key, size_bytes=ref.size_bytes, footer_start=ref.footer_start)
+
+
+@lru_cache(maxsize=8_192)
+def _key_below(path: str, root: str) -> str | None:
+    """The key of a split in the table's store; None if it is elsewhere."""
+    plain = canonical(path)
+    if plain.startswith(root):
+        return plain[len(root) :]
+    return plain if "://" not in plain and not plain.startswith("/") else None
 
 
 def absolute_path(uri: str, key: str) -> str:
