@@ -318,3 +318,18 @@ def test_histograms_of_the_index_have_the_buckets_of_the_rows(
         assert indexed is not None
         plain = aggregate_rows(numbered.rows(), asked, numbered.schema)
         assert finish(indexed, asked, numbered.schema).to_pylist() == finish(plain, asked, numbered.schema).to_pylist()
+
+
+def test_lengths_of_texts_come_from_the_rows(splits: list[Split]) -> None:
+    request = AggregateRequest((Metric("max", "message", of_length=True), Metric("sum", "host", of_length=True)))
+    assert request.names == ("max(length(message))", "sum(length(host))")
+
+    parts = [aggregate(split, All(), request) for split in splits]
+    found = finish(merge_partials(parts, request), request, SCHEMA)
+
+    rows = [row for part in ROWS for row in part]
+    lengths = {name: [len(row[name]) for row in rows if row[name] is not None] for name in ("message", "host")}
+    assert found.to_pylist() == [
+        {"max(length(message))": max(lengths["message"]), "sum(length(host))": sum(lengths["host"])}
+    ]
+    assert found.schema.types == [pa.int32(), pa.int64()]

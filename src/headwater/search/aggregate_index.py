@@ -63,6 +63,8 @@ class _IndexAggregation:
         self._keys = [self._field(group.column, self._kinds(group)) for group in request.groups]
         self._measured: dict[str, FieldConfig] = {}
         for metric in request.metrics:
+            if metric.of_length:
+                raise _NotExactError
             if metric.column is not None:
                 kinds = ("i64", "f64", "bool", "string") if metric.function == "count" else ("i64", "f64")
                 self._measured[metric.column] = self._field(metric.column, kinds)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
     from headwater.search.aggregation_request import AggregateRequest, Metric
 
+LENGTH_TYPE = pa.int32()
+"""Spark's, of the length of a text."""
+
 
 def rows_partial(
     columns: Mapping[str, pa.ChunkedArray], num_rows: int, request: AggregateRequest, types: Mapping[str, pa.DataType]
@@ -32,6 +35,8 @@ def rows_partial(
     steps: list[tuple[str, str, str]] = []
     for at, metric in enumerate(request.metrics):
         values = None if metric.column is None else _combined(columns[metric.column], types[metric.column])
+        if metric.of_length:
+            values = pc.utf8_length(values).cast(LENGTH_TYPE)
         for name, how, column in _metric_inputs(metric, at, values):
             if column is not None:
                 inputs[name] = column
@@ -67,6 +72,13 @@ def grouped(table: pa.Table, request: AggregateRequest, steps: Sequence[tuple[st
     columns = {key: found.column(key) for key in keys}
     columns |= {out: found.column(name) for (_, _, out), name in zip(steps, names, strict=True)}
     return pa.table(columns)
+
+
+def measured_type(metric: Metric, types: Mapping[str, pa.DataType]) -> pa.DataType | None:
+    """The type of the values that a metric is about; None for rows."""
+    if metric.of_length:
+        return LENGTH_TYPE
+    return None if metric.column is None else types[metric.column]
 
 
 def partial_types(metric: Metric, at: int, column: pa.DataType | None) -> dict[str, pa.DataType]:

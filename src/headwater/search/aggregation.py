@@ -13,12 +13,15 @@ import pyarrow.compute as pc
 
 from headwater.errors import SearchQueryError
 from headwater.search.aggregate_index import index_partial
-from headwater.search.aggregate_rows import merge_partials, rows_partial
+from headwater.search.aggregate_rows import measured_type, merge_partials, rows_partial
 from headwater.search.evaluate import BATCH_ROWS
 from headwater.search.matching import adapted, row_numbers
+from headwater.search.query import All
 from headwater.search.row_types import row_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headwater.log.schema import StructType
     from headwater.search.aggregation_request import AggregateRequest, Metric
     from headwater.search.query import Query
@@ -54,14 +57,22 @@ def aggregate(split: Split, query: Query, request: AggregateRequest, schema: Str
     for name in readable:
         if name in split.config.index_only_columns:
             raise SearchQueryError(f"column {name!r} is only indexed: the index alone cannot aggregate it as asked")
-    numbers = row_numbers(split, query)
     parts = []
-    for start in range(0, max(1, len(numbers)), BATCH_ROWS):
-        piece = numbers.slice(start, BATCH_ROWS)
-        rows = split.rows(piece, readable)
-        columns = {name: rows.column(name) if name in known else pa.nulls(len(piece), types[name]) for name in types}
-        parts.append(rows_partial(columns, len(piece), request, types))
+    for rows in _rows(split, query, readable):
+        columns = {name: rows.column(name) if name in known else pa.nulls(len(rows), types[name]) for name in types}
+        parts.append(rows_partial(columns, len(rows), request, types))
     return merge_partials(parts, request)
+
+
+def _rows(split: Split, query: Query, columns: list[str]) -> Iterator[pa.Table]:
+    """The rows that a query finds, some at a time; one table at least."""
+    if isinstance(query, All) and columns and split.num_records:
+        for batch in split.iter_rows(columns, BATCH_ROWS):
+            yield pa.Table.from_batches([batch])
+        return
+    numbers = row_numbers(split, query)
+    for start in range(0, max(1, len(numbers)), BATCH_ROWS):
+        yield split.rows(numbers.slice(start, BATCH_ROWS), columns)
 
 
 def aggregate_rows(rows: pa.Table, request: AggregateRequest, schema: StructType) -> pa.Table:
@@ -100,7 +111,8 @@ def finish(partial: pa.Table, request: AggregateRequest, schema: StructType) -> 
 def _finished(metric: Metric, at: int, partial: pa.Table, types: dict[str, pa.DataType]) -> pa.ChunkedArray:
     if metric.function == "count":
         return partial.column(f"count{at}")
-    column = types[str(metric.column)]
+    column = measured_type(metric, types)
+    assert column is not None, "only rows are counted without a column"
     if metric.function in ("min", "max"):
         found = partial.column(f"value{at}").cast(column)
         if f"nan{at}" not in partial.schema.names:

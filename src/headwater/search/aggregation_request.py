@@ -36,11 +36,14 @@ class Metric(msgspec.Struct, frozen=True):
     function: Function
     column: str | None = None
     name: str | None = None
+    of_length: bool = False
+    """Whether it is about how many characters a text has, and not about the text."""
 
     @property
     def output(self) -> str:
         """The name of the result's column."""
-        return self.name or f"{self.function}({self.column or '*'})"
+        measured = f"length({self.column})" if self.of_length else self.column or "*"
+        return self.name or f"{self.function}({measured})"
 
 
 class ByValue(msgspec.Struct, frozen=True, tag=True):

@@ -15,6 +15,7 @@ from headwater.spark.search.scan_source import ScanSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -128,6 +129,9 @@ AGGREGATES = (
     "avg(took)",
     "min(ts)",
     "max(message)",
+    "max(length(message))",
+    "sum(length(host))",
+    "count(length(message))",
     "max(ratio) + 0.0",  # only Spark's; -0.0 and 0.0 are equal: which is the larger is up to chance
 )
 
@@ -153,6 +157,26 @@ def test_every_aggregate_gives_what_spark_gives(
             patch.setattr("headwater.spark.search.split_aggregate.is_near", lambda *_: False)
         found = aggregated(table.toDF())
     assert found == aggregated(plain)
+
+
+LENGTHS = ("min(length(text))", "max(length(text))", "sum(length(text))", "count(length(text))", "avg(length(text))")
+
+
+def test_lengths_are_counted_in_characters_as_spark_does(spark: SparkSession, tmp_path: Path) -> None:
+    texts = ["", "a", "ä", "日本", "\U0001f600\U0001f600", "e\u0301", None, "x" * 70_000, "tab\tnul\x00"]
+    plain = spark.createDataFrame([(text,) for text in texts], "text string").repartition(3).cache()
+    table = hw.SearchTable.create(spark, str(tmp_path / "t"), "text string", types={"text": "text"})
+    table.write(plain)
+
+    assert table.toDF().selectExpr(*LENGTHS).collect() == plain.selectExpr(*LENGTHS).collect()
+    assert table.toDF().selectExpr("max(length(cast(text as binary)))").first() == (70_000,)
+
+
+def test_an_aggregate_of_whole_columns_needs_no_job_where_the_splits_are_near(table: SearchTable) -> None:
+    frame = table.toDF().selectExpr("count(*)", "sum(took)", "max(length(message))", "max(host)", "max(ts)")
+    physical = explained(frame).rpartition("Physical Plan")[2]
+    assert "LocalTableScan" in physical
+    assert "BatchScan" not in physical
 
 
 def test_the_number_of_all_rows_is_known_by_the_log(table: SearchTable, spark: SparkSession) -> None:

@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from headwater.spark.dml.merge_view import Joined
 
 _BROADCAST_SETTING = "spark.sql.autoBroadcastJoinThreshold"
+_LOOKED_UP_BYTES = 128 * 2**20
+"""Keys for every worker: Arrow needs about a third of this for them. Nobody gets them where broadcasts are off."""
 _NARROW_FACTOR = 4
 """The first join would otherwise shuffle the keys of the whole table, so more is sent to executors than for others."""
 
@@ -186,7 +188,8 @@ class _Merge:
         limit_bytes = self._broadcast_bytes()
         is_narrow = facts.key_bytes <= _NARROW_FACTOR * limit_bytes
         has_inserts = self.request.has(When.NOT_MATCHED)
-        matches = self._looked_up(files) if is_narrow else None
+        is_short = limit_bytes > 0 and facts.key_bytes <= _LOOKED_UP_BYTES
+        matches = self._looked_up(files) if is_short else None
         if matches is None:
             view = self._view(self.target.rows(files), is_small=is_narrow)
             pairs = pairs_of(view, self.clauses, only_changes=not has_inserts)

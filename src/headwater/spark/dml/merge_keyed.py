@@ -44,7 +44,7 @@ _SOURCE = -1
 """In the place of a file's number: rows of the source."""
 _SOURCE_ROW = "__headwater_source_row"
 _LOOKED_UP_ROWS = 2**20
-"""Rows of the table that are looked up at a time: each time the keys of the source are hashed again."""
+"""Rows of the table that are looked up at a time, at least: each time the keys of the source are hashed again."""
 
 
 def can_look_up(target: DmlTarget, source: Source, keys: Sequence[Key]) -> bool:
@@ -108,7 +108,7 @@ class _Lookup:
         from pyroaring import BitMap64
 
         found: dict[int, BitMap64] = {}
-        for rows in _gathered(batches):
+        for rows in _gathered(batches, max(_LOOKED_UP_ROWS, self.keys.num_rows)):
             both = self._typed(rows).join(self.keys, list(self.columns), join_type="inner", use_threads=False)
             if both.num_rows:
                 found.setdefault(_SOURCE, BitMap64()).update(both.column(_SOURCE_ROW).to_numpy())
@@ -144,11 +144,11 @@ def _key_type(type_: DataType) -> pa.DataType | None:
     return type_to_arrow(type_) if type_ in (STRING, DATE) else None
 
 
-def _gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+def _gathered(batches: Iterator[pa.RecordBatch], min_rows: int) -> Iterator[pa.Table]:
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
-        if sum(one.num_rows for one in held) >= _LOOKED_UP_ROWS:
+        if sum(one.num_rows for one in held) >= min_rows:
             yield pa.Table.from_batches(held)
             held = []
     if held:

@@ -34,29 +34,42 @@ _ORDERED = _WHOLE | {DATE, TIMESTAMP, TIMESTAMP_NTZ, STRING, BOOLEAN}
 
 
 @dataclass(frozen=True)
+class PushedFunction:
+    """An aggregate function."""
+
+    name: str
+    """`count`, `sum`, `min` or `max`."""
+    column: str | None = None
+    """None for COUNT(*)."""
+    of_length: bool = False
+    """Whether it is about how many characters the column's texts have."""
+
+    def __str__(self) -> str:
+        return f"{self.name}({f'length({self.column})' if self.of_length else self.column or '*'})"
+
+
+@dataclass(frozen=True)
 class PushedAggregate:
     """`SELECT group_by, functions GROUP BY group_by`, for each split."""
 
     group_by: tuple[str, ...]
-    functions: tuple[tuple[str, str | None], ...]
-    """`count`, `sum`, `min` or `max`, and the column; no column for COUNT(*)."""
+    functions: tuple[PushedFunction, ...]
     shown: StructType
     """The columns of the result: groups, then functions."""
 
     @property
     def is_count_of_all(self) -> bool:
         """Whether only the number of rows is asked for."""
-        return not self.group_by and all(function == ("count", None) for function in self.functions)
+        return not self.group_by and all(function == PushedFunction("count") for function in self.functions)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Every column of the table that is needed."""
-        named = (column for _, column in self.functions if column is not None)
+        named = (function.column for function in self.functions if function.column is not None)
         return tuple(dict.fromkeys((*self.group_by, *named)))
 
     def __str__(self) -> str:
-        texts = [f"{name}({column or '*'})" for name, column in self.functions]
-        return ", ".join(texts) + (f" by {', '.join(self.group_by)}" if self.group_by else "")
+        return ", ".join(map(str, self.functions)) + (f" by {', '.join(self.group_by)}" if self.group_by else "")
 
 
 def pushed_aggregate(aggregation: JavaObject, schema: StructType, *, ansi: bool) -> PushedAggregate | None:
@@ -67,7 +80,7 @@ def pushed_aggregate(aggregation: JavaObject, schema: StructType, *, ansi: bool)
         schema: the columns of the table.
         ansi: whether the session is in ANSI mode; outside of it a sum that is too large must wrap around.
     """
-    functions: list[tuple[str, str | None]] = []
+    functions: list[PushedFunction] = []
     fields: list[StructField] = []
     try:
         groups = [_field(schema, expression) for expression in aggregation.groupByExpressions()]
@@ -77,9 +90,8 @@ def pushed_aggregate(aggregation: JavaObject, schema: StructType, *, ansi: bool)
             found = _function(function, schema, ansi=ansi)
             if found is None:
                 return None
-            name, field, type_ = found
-            functions.append((name, None if field is None else field.name))
-            fields.append(StructField(f"{name}({functions[-1][1] or '*'})", type_))
+            functions.append(found[0])
+            fields.append(StructField(str(found[0]), found[1]))
     except (_UnsupportedError, ColumnNotFoundError):
         return None
     group_fields = [StructField(field.name, field.type) for field in groups]
@@ -90,24 +102,37 @@ class _UnsupportedError(Exception):
     """Not a plain column; never leaves this module."""
 
 
-def _function(
-    function: JavaObject, schema: StructType, *, ansi: bool
-) -> tuple[str, StructField | None, DataType] | None:
-    """The name, column and result type of an aggregate function."""
+def _function(function: JavaObject, schema: StructType, *, ansi: bool) -> tuple[PushedFunction, DataType] | None:
+    """An aggregate function, and the type of its result."""
     kind = function.getClass().getSimpleName()
     if kind == "CountStar":
-        return "count", None, LONG
+        return PushedFunction("count"), LONG
     if kind not in ("Count", "Sum", "Min", "Max") or (kind in ("Count", "Sum") and function.isDistinct()):
         return None
-    field = _field(schema, function.column())
+    field, of_length = _measured(schema, function.column())
+    measured = INTEGER if of_length else field.type
+    found = PushedFunction(kind.lower(), field.name, of_length)
     match kind:
         case "Count":
-            return "count", field, LONG
-        case "Sum" if field.type in _WHOLE and (ansi or field.type != LONG):
-            return "sum", field, LONG
-        case "Min" | "Max" if _is_ordered(field.type):
-            return kind.lower(), field, field.type
+            return found, LONG
+        case "Sum" if measured in _WHOLE and (ansi or measured != LONG):
+            return found, LONG
+        case "Min" | "Max" if _is_ordered(measured):
+            return found, measured
     return None
+
+
+def _measured(schema: StructType, expression: JavaObject) -> tuple[StructField, bool]:
+    """The column that an aggregate function is about, and whether it is about the length of its texts."""
+    if expression.getClass().getSimpleName() != "GeneralScalarExpression":
+        return _field(schema, expression), False
+    [*operands] = expression.children()
+    if expression.name() != "CHAR_LENGTH" or len(operands) != 1:
+        raise _UnsupportedError
+    field = _field(schema, operands[0])
+    if field.type != STRING:  # of bytes it is how many they are, and padded texts have the length of their type
+        raise _UnsupportedError
+    return field, True
 
 
 def _field(schema: StructType, expression: JavaObject) -> StructField:

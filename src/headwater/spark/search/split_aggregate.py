@@ -69,6 +69,9 @@ def aggregate_near(
 
 
 def _request(wanted: PushedAggregate) -> AggregateRequest:
-    metrics = (Metric(cast("Function", name), column, f"f{i}") for i, (name, column) in enumerate(wanted.functions))
+    metrics = (
+        Metric(cast("Function", function.name), function.column, f"f{number}", function.of_length)
+        for number, function in enumerate(wanted.functions)
+    )
     groups = (ByValue(column, f"g{i}") for i, column in enumerate(wanted.group_by))
     return AggregateRequest(tuple(metrics), tuple(groups))
