@@ -53,12 +53,14 @@ def map_splits(table: OpenTable, splits: Sequence[SplitRef], ask: Callable[[Spli
         if time.perf_counter() - began > _PATIENCE_S:
             break
     rest = splits[len(found) :]
+    if not rest:
+        return found
     count = min(len(rest), os.cpu_count() or 1)
 
     def answers(number: int) -> list[_T]:
         return [ask(places.open(ref)) for ref in rest[number::count]]
 
-    shares = list(_pool().map(answers, range(count))) if rest else []
+    shares = list(_pool().map(answers, range(count)))
     return found + [shares[position % count][position // count] for position in range(len(rest))]
 
 
