@@ -158,6 +158,18 @@ def test_many_tiny_files_whose_rows_are_sorted_are_read_in_python(
     assert sorted(hw.read(spark, tmp_path).collect()) == sorted(frame.collect())
 
 
+def test_files_of_a_partition_are_copied_into_one(spark: SparkSession, tmp_path: Path, copied: list[list[Add]]) -> None:
+    """However large each of them is: a task gets them one after the other."""
+    rows = spark.range(240).selectExpr("id", "id % 4 as p", "repeat('x', int(pow(id, 2)) % 1000) v")
+    for part in range(3):
+        hw.write(rows.where(f"id % 3 = {part}").coalesce(1), tmp_path, mode="append", partition_by=["p"])
+    assert files_of(tmp_path).num_rows == 12
+
+    hw.DeltaTable.forPath(spark, tmp_path).delete("id > 200 and id % 5 = 0")
+
+    assert [len(adds) for adds in copied] == [4]
+
+
 # --- many tiny files -------------------------------------------------------------------------------------
 
 

@@ -113,6 +113,8 @@ class Copies:
             for batch in read_splits(read_plan, splits):
                 yield batch.rename_columns([names.get(name, name) for name in batch.schema.names])
 
+        if read_plan.partition_columns:
+            rows = rows.sort_by([(column, "ascending") for column in read_plan.partition_columns.values()])
         return read, file_plan(self.spark, replace(self.target, hidden=hidden)), rows
 
     def _gathered(self) -> list[Add]:
@@ -138,7 +140,8 @@ class Copies:
                 yield from write_rows(plan, read(splits))
 
         least, most = _task_limits(self.spark, rows, num_tasks)
-        splits = dealt_splits(self.spark, rows, least, most, private=True)
+        # A task that has all files of a partition writes one for them.
+        splits = dealt_splits(self.spark, rows, least, most, private=True, in_runs=bool(plan.partitions))
         return write_results(in_workers(splits, copy, RESULT_SCHEMA), plan)
 
 

@@ -115,6 +115,7 @@ def dealt_splits(
     max_tasks: int | None = None,
     *,
     private: bool = False,
+    in_runs: bool = False,
 ) -> DataFrame:
     """The splits of files, dealt out to tasks, for `read_splits`.
 
@@ -124,10 +125,11 @@ def dealt_splits(
         min_tasks: how many tasks there shall be even for little work; by default one for each core.
         max_tasks: how many there may be for much.
         private: the DataFrame is for a job of ours, and no user ever sees it.
+        in_runs: rather let each task have files that follow each other.
     """
-    splits = _splits(rows).sort_by([("size", "descending")])
+    splits = _splits(rows)
     num_tasks = _task_count(splits, core_count(spark) if min_tasks is None else min_tasks)
-    return dealt(spark, splits, min(num_tasks, max_tasks or splits.num_rows), private=private)
+    return dealt(spark, splits, min(num_tasks, max_tasks or splits.num_rows), private=private, in_runs=in_runs)
 
 
 class _Descriptors:

@@ -80,7 +80,9 @@ def core_count(spark: SparkSession) -> int:
     return _UNKNOWN_CORES if is_connect(spark) else max(1, int(spark.sparkContext.defaultParallelism))
 
 
-def dealt(spark: SparkSession, table: pa.Table, num_tasks: int, *, private: bool = False) -> DataFrame:
+def dealt(
+    spark: SparkSession, table: pa.Table, num_tasks: int, *, private: bool = False, in_runs: bool = False
+) -> DataFrame:
     """Rows that the driver has, dealt out to tasks, one after the other.
 
     Args:
@@ -88,16 +90,17 @@ def dealt(spark: SparkSession, table: pa.Table, num_tasks: int, *, private: bool
         table: the rows.
         num_tasks: how many tasks share them.
         private: the DataFrame is for a job of ours, and no user ever sees it.
+        in_runs: rather let each task have rows that follow each other, where that costs nothing.
     """
     num_tasks = min(num_tasks, max(1, table.num_rows))
     if is_connect(spark) or table.nbytes > _LOCAL_BYTES:
         # One partition first: what comes from a single one is dealt out evenly.
         return spark.createDataFrame(table).coalesce(1).repartition(num_tasks)
+    local = table if in_runs else _in_slices(table, num_tasks)
     if num_tasks == _local_partitions(spark, table):
-        return spark.createDataFrame(_in_slices(table, num_tasks))
+        return spark.createDataFrame(local)
     if private:
-        frame = spark.createDataFrame(_in_slices(table, num_tasks))
-        return in_private_session(frame, {_PARTITIONS_SETTING: str(num_tasks)})
+        return in_private_session(spark.createDataFrame(local), {_PARTITIONS_SETTING: str(num_tasks)})
     return spark.createDataFrame(table).coalesce(1).repartition(num_tasks)
 
 
