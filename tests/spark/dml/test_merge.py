@@ -72,6 +72,20 @@ def test_what_makes_no_sense_is_refused_before_anything_happens(
         clauses(refusing.merge(source, "t.id = q.id")).execute()
 
 
+@pytest.mark.parametrize(
+    ("condition", "value"), [("t.id = q.nowhere", "q.v"), ("t.id = q.id", "q.nowhere")], ids=["condition", "value"]
+)
+def test_what_is_refused_is_told_once(
+    spark: SparkSession, refusing: hw.DeltaTable, capfd: pytest.CaptureFixture[str], condition: str, value: str
+) -> None:
+    source = spark.createDataFrame([(1, "x")], "id int, v string").alias("q")
+
+    with pytest.raises(hw.ColumnNotFoundError, match="nowhere"):
+        refusing.merge(source, condition).whenMatchedUpdate(set={"v": value}).execute()
+
+    assert "nowhere" not in "".join(capfd.readouterr()), "the error says it, and Spark's log not once more"
+
+
 def test_source_and_condition_are_checked_at_once(spark: SparkSession, refusing: hw.DeltaTable) -> None:
     with pytest.raises(TypeError, match="DataFrame"):
         refusing.merge("source", "t.id = s.id")  # type: ignore[arg-type]

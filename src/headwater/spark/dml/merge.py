@@ -34,6 +34,7 @@ from headwater.spark.dml.merge_view import check_conditions, joined
 from headwater.spark.dml.target import DmlTarget
 from headwater.spark.dml.target_files import TargetFiles
 from headwater.spark.functions import functions_for
+from headwater.spark.quiet import quiet_analysis
 from headwater.spark.read_filter import prunable
 from headwater.spark.sql_words import RANDOM_FUNCTIONS, TIME_FUNCTIONS, called_functions, words
 
@@ -127,7 +128,8 @@ def merge(
         filled = filled_columns(definition.protocol, definition.schema)
         columns = MergeColumns(definition.schema, request.alias, source.schema, filled, evolves)
         asked = _Merge(target, source, request, definition, columns)
-        asked.check()
+        with quiet_analysis():
+            asked.check()
         began_ms = target.elapsed_ms()
         source, facts = stack.enter_context(materialized(source, request.source, asked.facts_wanted))
         materialized_ms = target.elapsed_ms() - began_ms
