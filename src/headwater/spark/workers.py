@@ -93,15 +93,13 @@ def dealt(
         in_runs: rather let each task have rows that follow each other, where that costs nothing.
     """
     num_tasks = min(num_tasks, max(1, table.num_rows))
-    if is_connect(spark) or table.nbytes > _LOCAL_BYTES:
+    is_local = not is_connect(spark) and table.nbytes <= _LOCAL_BYTES
+    is_enough = is_local and num_tasks == _local_partitions(spark, table)
+    if not is_enough and not (is_local and private):
         # One partition first: what comes from a single one is dealt out evenly.
         return spark.createDataFrame(table).coalesce(1).repartition(num_tasks)
-    local = table if in_runs else _in_slices(table, num_tasks)
-    if num_tasks == _local_partitions(spark, table):
-        return spark.createDataFrame(local)
-    if private:
-        return in_private_session(spark.createDataFrame(local), {_PARTITIONS_SETTING: str(num_tasks)})
-    return spark.createDataFrame(table).coalesce(1).repartition(num_tasks)
+    frame = spark.createDataFrame(table if in_runs else _in_slices(table, num_tasks))
+    return frame if is_enough else in_private_session(frame, {_PARTITIONS_SETTING: str(num_tasks)})
 
 
 def _local_partitions(spark: SparkSession, table: pa.Table) -> int:

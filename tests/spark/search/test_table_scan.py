@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from search_tables import SCHEMA, append, log_rows, make_table
 
@@ -14,7 +14,6 @@ from headwater.log.filter_sql import parse_filter
 from headwater.spark.search.scan_source import ScanSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
@@ -32,11 +31,9 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sear
 
 
 @pytest.fixture(scope="module")
-def plain(spark: SparkSession) -> Iterator[DataFrame]:
-    """The same rows, without us."""
-    frame = spark.createDataFrame(log_rows(0, ROWS), SCHEMA).coalesce(1).cache()
-    yield frame
-    frame.unpersist()
+def plain(spark: SparkSession) -> DataFrame:
+    """The same rows, without us. Not cached: Spark skips parts of its cache by bounds in which NaN does not count."""
+    return spark.createDataFrame(log_rows(0, ROWS), SCHEMA).coalesce(1).localCheckpoint()
 
 
 def same_rows(one: DataFrame, other: DataFrame) -> None:
@@ -96,6 +93,7 @@ conditions = st.recursive(
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(condition=conditions)
+@example(condition="NOT (day IS NULL OR ratio < double('NaN'))")
 def test_every_predicate_gives_the_rows_that_spark_gives(table: SearchTable, plain: DataFrame, condition: str) -> None:
     wanted = keys(plain.where(condition))
     assert keys(table.toDF().where(condition)) == wanted

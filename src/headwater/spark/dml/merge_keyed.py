@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 
 from headwater.log.columns import int32s
 from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
-from headwater.log.schema import BYTE, DATE, INTEGER, LONG, SHORT, STRING
+from headwater.log.schema import DATE, STRING
 from headwater.log.schema.arrow import type_to_arrow
 from headwater.spark.arrow_rows import UnreadableInPythonError
-from headwater.spark.dml.merge_matches import Fate, Matches
-from headwater.spark.dml.positions import BITMAP_SCHEMA, bitmap_batch, united
+from headwater.spark.dml.merge_matches import SOURCE_NUMBER, Fate, Matches
+from headwater.spark.dml.merge_source import INTEGRAL, SOURCE_ROW
+from headwater.spark.dml.positions import BITMAP_SCHEMA, add_positions, bitmap_batch, united
 from headwater.spark.failures import explained_failures
 from headwater.spark.file_copies import can_copy
 from headwater.spark.python_reader import read_splits
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
     from headwater.spark.dml.target import DmlTarget
     from headwater.spark.dml.target_files import TargetFiles
 
-_INTEGRAL = (BYTE, SHORT, INTEGER, LONG)
-_SOURCE = -1
-"""In the place of a file's number: rows of the source."""
-_SOURCE_ROW = "__headwater_source_row"
 _LOOKED_UP_ROWS = 2**20
 """Rows of the table that are looked up at a time, at least: each time the keys of the source are hashed again."""
 
@@ -86,7 +83,7 @@ def look_up(target: DmlTarget, files: TargetFiles, source: Source, keys: Sequenc
             found = united(in_workers(splits, find, BITMAP_SCHEMA).collect())
     except UnreadableInPythonError:
         return None
-    source_rows = len(found.pop(_SOURCE, ()))
+    source_rows = len(found.pop(SOURCE_NUMBER, ()))
     return Matches({Fate.UPDATED: found} if found else {}, sum(map(len, found.values())), source_rows)
 
 
@@ -105,16 +102,11 @@ class _Lookup:
         Args:
             batches: rows of the table: the columns, file and position.
         """
-        from pyroaring import BitMap64
-
         found: dict[int, BitMap64] = {}
         for rows in _gathered(batches, max(_LOOKED_UP_ROWS, self.keys.num_rows)):
             both = self._typed(rows).join(self.keys, list(self.columns), join_type="inner", use_threads=False)
-            if both.num_rows:
-                found.setdefault(_SOURCE, BitMap64()).update(both.column(_SOURCE_ROW).to_numpy())
-            for number in pc.unique(both.column(FILE_COLUMN)).to_pylist():
-                own = both.filter(pc.equal(both.column(FILE_COLUMN), number)).column(ROW_COLUMN)
-                found.setdefault(number, BitMap64()).update(own.to_numpy())
+            add_positions(found, both.column(FILE_COLUMN), both.column(ROW_COLUMN))
+            add_positions(found, pa.repeat(SOURCE_NUMBER, both.num_rows), both.column(SOURCE_ROW))
         return found
 
     def _typed(self, rows: pa.Table) -> pa.Table:
@@ -134,12 +126,12 @@ def _lookup(target: DmlTarget, source: Source, keys: Sequence[Key]) -> _Lookup |
     table = table.filter(reduce(pc.and_, [pc.is_valid(array) for array in arrays]))
     if table.group_by(list(columns)).aggregate([]).num_rows < table.num_rows:
         return None
-    return _Lookup(columns, table.append_column(_SOURCE_ROW, int32s(range(table.num_rows))))
+    return _Lookup(columns, table.append_column(SOURCE_ROW, int32s(range(table.num_rows))))
 
 
 def _key_type(type_: DataType) -> pa.DataType | None:
     """The Arrow type in which keys of a type are compared; None if Arrow does not compare them as Spark does."""
-    if type_ in _INTEGRAL:
+    if type_ in INTEGRAL:
         return pa.int64()
     return type_to_arrow(type_) if type_ in (STRING, DATE) else None
 

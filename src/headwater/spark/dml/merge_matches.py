@@ -47,7 +47,7 @@ class Fate(IntEnum):
 
 
 _MATCHED = (Fate.UPDATED, Fate.DELETED)
-_SOURCE = -1
+SOURCE_NUMBER = -1
 """In the place of a file's number: the row is one of the source."""
 
 
@@ -138,10 +138,10 @@ def find_matches(pairs: DataFrame, *, counts_source: bool = False) -> Matches:
     )
     if counts_source:
         row = sf.struct(sf.col(FILE_COLUMN), sf.col(ROW_COLUMN))
-        source = sf.struct(sf.lit(_SOURCE).alias(FILE_COLUMN), sf.col(SOURCE_ROW).alias(ROW_COLUMN))
+        source = sf.struct(sf.lit(SOURCE_NUMBER).alias(FILE_COLUMN), sf.col(SOURCE_ROW).alias(ROW_COLUMN))
         located = located.select(sf.inline(sf.array(row, source)))
     found = matched_positions(located)
-    source_rows = len(found.pop(_SOURCE, ())) if counts_source else None
+    source_rows = len(found.pop(SOURCE_NUMBER, ())) if counts_source else None
     positions: dict[Fate, Positions] = {}
     for number, rows in found.items():
         positions.setdefault(Fate(number % kinds), {})[number // kinds] = rows

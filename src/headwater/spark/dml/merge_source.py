@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 SOURCE_ROW = "__headwater_source_row"
 """The number of a row of the source."""
-_INTEGRAL = (BYTE, SHORT, INTEGER, LONG)
+INTEGRAL = (BYTE, SHORT, INTEGER, LONG)
 _ORDERED = (BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ, STRING)
 _FEW_VALUES = 100
 """Up to this many distinct values of a key, files are skipped by each of them, not only by the bounds."""
@@ -74,7 +74,7 @@ class Source:
         one, other = path[-1].type, self.schema.field(key.source).type
         if may_be_padded(path):
             return False
-        return (one in _INTEGRAL and other in _INTEGRAL) or (one == other and _is_ordered(one))
+        return (one in INTEGRAL and other in INTEGRAL) or (one == other and _is_ordered(one))
 
     def column(self, name: str) -> Any:
         """A column of the frame."""
@@ -103,7 +103,7 @@ class FactsWanted:
     def is_plain(self) -> bool:
         """Whether the answers are the same by every way that values reach Python: dates and times are not."""
         types = [self.schema.field(key.source).type for key in self.bounded]
-        return all(type_ in (*_INTEGRAL, BOOLEAN, STRING) or isinstance(type_, DecimalType) for type_ in types)
+        return all(type_ in (*INTEGRAL, BOOLEAN, STRING) or isinstance(type_, DecimalType) for type_ in types)
 
     def columns(self, source: Source) -> list[Any]:
         """The aggregates to ask for."""

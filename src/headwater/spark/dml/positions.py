@@ -54,16 +54,29 @@ def united(found: list[Any]) -> dict[int, BitMap64]:
 
 def _bitmaps(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The bitmaps of the rows that a task meets; made for `mapInArrow`."""
+    found: dict[int, BitMap64] = {}
+    for batch in batches:
+        add_positions(found, batch.column(0), batch.column(1))
+    yield bitmap_batch(found)
+
+
+def add_positions(
+    found: dict[int, BitMap64], files: pa.Array | pa.ChunkedArray, rows: pa.Array | pa.ChunkedArray
+) -> None:
+    """Add rows to what a task has found.
+
+    Args:
+        found: positions by the number of the file.
+        files: the number of each row's file.
+        rows: the position of each row.
+    """
+    import numpy as np
     import pyarrow.compute as pc
     from pyroaring import BitMap64
 
-    found: dict[int, BitMap64] = {}
-    for batch in batches:
-        files, rows = batch.column(0), batch.column(1)
-        for number in pc.unique(files).to_pylist():
-            own = rows.filter(pc.equal(files, number))
-            found.setdefault(number, BitMap64()).update(own.to_numpy(zero_copy_only=False))
-    yield bitmap_batch(found)
+    for number in pc.unique(files).to_pylist():
+        own = rows.filter(pc.equal(files, number))
+        found.setdefault(number, BitMap64()).update(np.asarray(own))
 
 
 def bitmap_batch(found: dict[int, BitMap64]) -> pa.RecordBatch:

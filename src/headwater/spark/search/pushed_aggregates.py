@@ -126,7 +126,7 @@ def _measured(schema: StructType, expression: JavaObject) -> tuple[StructField, 
     """The column that an aggregate function is about, and whether it is about the length of its texts."""
     if expression.getClass().getSimpleName() != "GeneralScalarExpression":
         return _field(schema, expression), False
-    [*operands] = expression.children()
+    operands = list(expression.children())
     if expression.name() != "CHAR_LENGTH" or len(operands) != 1:
         raise _UnsupportedError
     field = _field(schema, operands[0])
