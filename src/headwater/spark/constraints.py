@@ -20,7 +20,7 @@ from headwater.spark.functions import functions
 from headwater.spark.violations import violation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -85,7 +85,9 @@ def null_checks(schema: StructType) -> list[Check]:
     return checks
 
 
-def with_checks(frame: DataFrame, schema: StructType, checks: list[Check], also: Sequence[str] = ()) -> DataFrame:
+def with_checks(
+    frame: DataFrame, schema: StructType, checks: list[Check], also: Sequence[str] = (), carrier: str | None = None
+) -> DataFrame:
     """The rows, which now stop the job that meets one that breaks a rule.
 
     Args:
@@ -93,19 +95,21 @@ def with_checks(frame: DataFrame, schema: StructType, checks: list[Check], also:
         schema: the columns that they have.
         checks: the rules.
         also: hidden columns that they have.
+        carrier: the column whose values are only there if no rule is broken, one that is surely read; by default any.
     """
     if not checks:
         return frame
     sf = functions()
     nested = StructType | ArrayType | MapType
-    carrier = next((f for f in schema.fields if not isinstance(f.type, nested)), schema.fields[0])
+    if carrier is None:
+        carrier = next((f for f in schema.fields if not isinstance(f.type, nested)), schema.fields[0]).name
     failing: Any = sf
     for check in checks:
         shown = [(dotted((name,)), sf.col(quoted(name))) for name in check.shown]
         failing = failing.when(~check.holds, violation(check.rule, shown))
-    checked = failing.otherwise(sf.col(quoted(carrier.name))).alias(carrier.name)
-    columns = [checked if f is carrier else sf.col(quoted(f.name)) for f in schema.fields]
-    return frame.select(*columns, *(sf.col(quoted(name)) for name in also))
+    checked = failing.otherwise(sf.col(quoted(carrier))).alias(carrier)
+    names = [*(field.name for field in schema.fields), *also]
+    return frame.select(*(checked if name == carrier else sf.col(quoted(name)) for name in names))
 
 
 def mentioned_columns(expression: str, schema: StructType) -> tuple[str, ...]:
@@ -115,15 +119,30 @@ def mentioned_columns(expression: str, schema: StructType) -> tuple[str, ...]:
     >>> mentioned_columns("ID > 0 AND abs(x.y) < 3", StructType([StructField("id", LONG), StructField("z", LONG)]))
     ('id',)
     """
+    words = _named(expression) or ()
+    return tuple(f.name for f in schema.fields if f.name.lower() in words)[:_MAX_SHOWN]
+
+
+def may_depend(expression: str, columns: Collection[str]) -> bool:
+    """Whether the value of a text in SQL may be another when top-level columns have other values.
+
+    >>> may_depend("CAST(ts AS DATE)", ["id"]), may_depend("CAST(ts AS DATE)", ["TS"]), may_depend("((", ["id"])
+    (False, True, True)
+    """
+    words = _named(expression)
+    return words is None or any(column.lower() in words for column in columns)
+
+
+def _named(expression: str) -> frozenset[str] | None:
+    """The columns that a text in SQL names, in lower case; None if it cannot be read."""
     from sqlglot import exp, parse_one
     from sqlglot.errors import SqlglotError
 
     try:
         tree = parse_one(expression, dialect="spark")
     except SqlglotError:
-        return ()
-    words = {part.name.lower() for column in tree.find_all(exp.Column) for part in column.parts[:1]}
-    return tuple(f.name for f in schema.fields if f.name.lower() in words)[:_MAX_SHOWN]
+        return None
+    return frozenset(part.name.lower() for column in tree.find_all(exp.Column) for part in column.parts[:1])
 
 
 def _invariants(struct: StructType, path: Path) -> Iterator[tuple[Path, str]]:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from headwater.spark.file_plan import FilePlan
 
-__all__ = ["WriteTarget", "file_plan", "write_files", "write_results"]
+__all__ = ["WriteTarget", "file_plan", "write_files", "write_results", "write_results_noted"]
 
 _CODEC_SETTING = "spark.sql.parquet.compression.codec"
 _ADVISORY_SIZE_SETTING = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
@@ -91,9 +91,14 @@ def write_results(job: DataFrame, plan: FilePlan) -> list[Add]:
         job: it gives rows of `RESULT_SCHEMA`.
         plan: of the files.
     """
+    return [add for add, _ in write_results_noted(job, plan)]
+
+
+def write_results_noted(job: DataFrame, plan: FilePlan) -> list[tuple[Add, Any]]:
+    """`write_results` for jobs that have more to say of a file: each with the row that speaks of it."""
     with explained_failures():
-        files = _collected(job)
-    return _settled(files, plan)
+        found: list[Any] = job.collect()
+    return list(zip(_settled([_written(row) for row in found], plan), found, strict=True))
 
 
 def _write_in_python(df: DataFrame, plan: FilePlan, settings: dict[str, str]) -> list[WrittenFile]:
@@ -112,15 +117,11 @@ def _write_in_python(df: DataFrame, plan: FilePlan, settings: dict[str, str]) ->
         if partitions:
             # One open file at a time, however many partitions a task meets.
             rows = rows.sortWithinPartitions(*(sf.col(quoted(name)) for name in partitions))
-        return _collected(in_workers(rows, write, RESULT_SCHEMA))
+        return [_written(row) for row in in_workers(rows, write, RESULT_SCHEMA).collect()]
 
 
-def _collected(job: DataFrame) -> list[WrittenFile]:
-    found: list[Any] = job.collect()
-    return [
-        WrittenFile(row.key, json.loads(row.partition_values), row.size_bytes, row.modified_ms, row.stats)
-        for row in found
-    ]
+def _written(row: Any) -> WrittenFile:
+    return WrittenFile(row.key, json.loads(row.partition_values), row.size_bytes, row.modified_ms, row.stats)
 
 
 def _advisory_bytes(plan: FilePlan) -> int:

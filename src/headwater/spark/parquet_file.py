@@ -34,8 +34,17 @@ _ZSTD_LEVEL = 3
 class ParquetFile:
     """A file that takes rows until it is closed."""
 
-    def __init__(self, path: str, plan: FilePlan, schema: pa.Schema) -> None:
+    def __init__(self, path: str, plan: FilePlan, schema: pa.Schema, sink: pa.NativeFile | None = None) -> None:
+        """Begin a file.
+
+        Args:
+            path: where it is.
+            plan: of the write.
+            schema: `plan.file_schema` in Arrow.
+            sink: where to write instead of the path, by `add_group`: sizes are those of the file at the path.
+        """
         self.path = path
+        self._sink = path if sink is None else sink
         self.num_rows = 0
         self._plan = plan
         self._schema = schema
@@ -54,7 +63,7 @@ class ParquetFile:
             return self._writer
         codec = self._plan.names.codec
         self._writer = pq.ParquetWriter(
-            self.path,
+            self._sink,
             self._schema,
             compression={"uncompressed": "none", "lz4_raw": "lz4"}.get(codec, codec),
             compression_level=_ZSTD_LEVEL if codec == "zstd" else None,
@@ -93,13 +102,21 @@ class ParquetFile:
         """Write the rows that were gathered as a row group."""
         if not self._batches:
             return
-        table = pa.Table.from_batches(self._batches, self._schema)
+        self._write_group(pa.Table.from_batches(self._batches, self._schema))
+        self._arrow_bytes += self._buffered_bytes
+        self._batches, self._buffered_rows, self._buffered_bytes = [], 0, 0
+
+    def add_group(self, batches: list[pa.RecordBatch]) -> None:
+        """Take rows that are to be a row group, however many there are."""
+        table = pa.Table.from_batches(batches, self._schema)
+        self.num_rows += table.num_rows
+        self._write_group(table)
+
+    def _write_group(self, table: pa.Table) -> None:
         self._opened(table).write_table(table, row_group_size=table.num_rows)
         for leaf, noted in self._noted.items():
             _note(noted, leaf, table, self._row_groups, self._plan.prefix_length)
         self._row_groups += 1
-        self._arrow_bytes += self._buffered_bytes
-        self._batches, self._buffered_rows, self._buffered_bytes = [], 0, 0
 
     def close(self) -> str | None:
         """Complete the file; its statistics, if the plan wants them."""

@@ -50,7 +50,7 @@ class WrittenFile:
 
 def write_rows(plan: FilePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Write the rows of a task; made for `mapInArrow`. One row of `RESULT_SCHEMA` for each file."""
-    writer = TaskWriter(plan, _task_number())
+    writer = TaskWriter(plan, task_number())
     try:
         for batch in batches:
             writer.write(batch)
@@ -61,7 +61,8 @@ def write_rows(plan: FilePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
     yield result_batch(files)
 
 
-def _task_number() -> int:
+def task_number() -> int:
+    """The number of the task that this worker has; 0 where there is none."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

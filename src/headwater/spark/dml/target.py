@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from headwater.log.row_changes import RowPlan
     from headwater.log.snapshot import Snapshot
     from headwater.spark.read_filter import Selection
+    from headwater.spark.write_target import WriteTarget
 
 HIDDEN_COLUMNS = frozenset({FILE_COLUMN, ROW_COLUMN, ROW_ID, ROW_COMMIT_VERSION})
 """The columns of `DmlTarget.rows` that are not the table's."""
@@ -245,7 +246,7 @@ class DmlTarget:
             changed: the files, and the rows in them that do not stay.
         """
         part = self.part(files, sorted(changed), without=changed)
-        copies = Copies(self.spark, part, self._files().target, self.tracks_rows, self.storage_options)
+        copies = Copies(self.spark, part, self.write_target(), self.tracks_rows, self.storage_options)
         return copies.write(lambda: self.write_new(self.rows(files, changed, without=changed)))
 
     def write_changes(self, frame: DataFrame) -> list[AddCdcFile]:
@@ -255,9 +256,13 @@ class DmlTarget:
         """
         return self._files().write_changes(frame)
 
-    def _files(self, identities: Collection[str] = ()) -> RowFiles:
+    def write_target(self, identities: Collection[str] = ()) -> WriteTarget:
+        """How new files of the table are written."""
         domains = self.snapshot.domain_metadata
-        return RowFiles(write_target(self.uri, self.definition, domains, self.storage_options, identities))
+        return write_target(self.uri, self.definition, domains, self.storage_options, identities)
+
+    def _files(self, identities: Collection[str] = ()) -> RowFiles:
+        return RowFiles(self.write_target(identities))
 
     # --- what changes ------------------------------------------------------------------------------------
 

@@ -1,7 +1,8 @@
 """UPDATE: the rows that match a condition get new values.
 
 With deletion vectors (`delta.enableDeletionVectors`) the old rows are marked as deleted, and the new ones are written
-to files of their own. Otherwise the files that hold them are written again. Rows keep their ids either way.
+to files of their own. Otherwise the files that hold them are written again: only the columns that are set, where rows
+can stay in their places (`headwater.spark.dml.column_update`). Rows keep their ids either way.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from headwater.features.file_statistics import num_records
 from headwater.log.row_changes import RowPlan
 from headwater.spark.change_files import CHANGE_TYPE
 from headwater.spark.columns import quoted
+from headwater.spark.dml.column_update import update_columns
 from headwater.spark.dml.condition import read_condition
 from headwater.spark.dml.metrics import file_metrics, vector_metrics
 from headwater.spark.dml.target import HIDDEN_COLUMNS, DmlTarget
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from headwater.log.actions import Add, AddCdcFile
+    from headwater.spark.dml.column_update import UpdatedFiles
+    from headwater.spark.dml.target_files import TargetFiles
     from headwater.spark.dml.touched import Touched
     from headwater.spark.dml.updated_rows import Update
 
@@ -73,7 +77,11 @@ def update(
         target.check_may_change()
         understood = read_condition(target, condition, alias)
         change = read_update(target, understood, values)
-        return _updated(change, find_touched(target, understood))
+        began_ms = target.elapsed_ms()
+        written = update_columns(change)
+        if written is None:
+            return _updated(change, find_touched(target, understood))
+        return _updated_in_place(change, written, began_ms)
 
 
 @dataclass(frozen=True)
@@ -86,8 +94,34 @@ class _Files:
     """Files with nothing but rows that stay as they are."""
 
 
+def _updated_in_place(change: Update, written: UpdatedFiles, began_ms: int) -> dict[str, int]:
+    target = change.target
+    target.remove(written.files, written.numbers)
+    target.add(written.new)
+    own_metrics = {
+        **file_metrics(written.files, written.numbers, written.new, []),
+        "numUpdatedRows": written.num_rows,
+        "numCopiedRows": sum(num_records(add) or 0 for add in written.new) - written.num_rows,
+        "scanTimeMs": 0,  # rows are found while the others are written
+        "rewriteTimeMs": target.elapsed_ms() - began_ms,
+    }
+    return _committed(change, own_metrics, written.files, written.numbers)
+
+
+def _committed(change: Update, own_metrics: dict[str, int], files: TargetFiles, removed: list[int]) -> dict[str, int]:
+    """Commit, unless no row has matched; the metrics."""
+
+    def metrics(planned: RowPlan) -> dict[str, int]:
+        return {**own_metrics, **vector_metrics(planned, files, removed)}
+
+    if not own_metrics["numRemovedFiles"]:
+        return metrics(RowPlan())
+    predicate = [] if change.condition.given is None else [change.condition.text]
+    return change.target.commit({"predicate": predicate}, metrics)
+
+
 def _updated(change: Update, touched: Touched) -> dict[str, int]:
-    target, condition = change.target, change.condition
+    target = change.target
     began_ms = target.elapsed_ms()
     rewrites = bool(touched.partial) and not target.uses_vectors
     files = _written(change, touched, rewrites=rewrites) if touched else _Files([])
@@ -110,14 +144,7 @@ def _updated(change: Update, touched: Touched) -> dict[str, int]:
         "scanTimeMs": touched.scan_ms,
         "rewriteTimeMs": target.elapsed_ms() - began_ms,
     }
-
-    def metrics(planned: RowPlan) -> dict[str, int]:
-        return {**own_metrics, **vector_metrics(planned, touched.files, removed)}
-
-    if not touched:
-        return metrics(RowPlan())
-    predicate = [] if condition.given is None else [condition.text]
-    return target.commit({"predicate": predicate}, metrics)
+    return _committed(change, own_metrics, touched.files, removed)
 
 
 def _written(change: Update, touched: Touched, *, rewrites: bool) -> _Files:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headwater.errors import ConstraintViolationError
+from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
 from headwater.log.schema import LONG, VOID, StructType
 from headwater.log.schema.lookup import dotted
 from headwater.spark.assignment import spark_type
 from headwater.spark.column_values import computed, filled_columns, generation_check
 from headwater.spark.columns import ScanColumns, quoted
-from headwater.spark.constraints import null_checks, sql_rules, with_checks
+from headwater.spark.constraints import may_depend, null_checks, sql_rules, with_checks
 from headwater.spark.dml.assigned_values import Assignment, new_values
 from headwater.spark.dml.assignments import assignment_paths
 from headwater.spark.dml.condition import is_column
@@ -40,12 +42,41 @@ class Update:
     values: dict[str, Column]
     """New values of top-level columns, over rows under the alias."""
 
-    def rows(self, frame: DataFrame, matched: Column) -> DataFrame:
+    @cached_property
+    def _generated(self) -> dict[str, str]:
+        """The generated columns, and how they are generated."""
+        definition = self.target.definition
+        return filled_columns(definition.protocol, definition.schema).generated
+
+    @cached_property
+    def _generated_anew(self) -> dict[str, str]:
+        """Those of them that may get other values because of what was set."""
+        return {
+            n: text for n, text in self._generated.items() if n not in self.values and may_depend(text, self.values)
+        }
+
+    @cached_property
+    def changed(self) -> tuple[str, ...]:
+        """The columns that may get other values."""
+        return (*self.values, *self._generated_anew)
+
+    def located_values(self, frame: DataFrame) -> DataFrame:
+        """New values of rows that all match: nothing but the columns that change, and where each row is.
+
+        Args:
+            frame: from `DmlTarget.rows`.
+        """
+        sf = functions()
+        rows = self.rows(frame, sf.lit(True), (FILE_COLUMN, ROW_COLUMN))
+        return rows.select(FILE_COLUMN, ROW_COLUMN, *(sf.col(quoted(name)) for name in self.changed))
+
+    def rows(self, frame: DataFrame, matched: Column, located: tuple[str, ...] = ()) -> DataFrame:
         """Rows of the table after the update.
 
         Args:
             frame: from `DmlTarget.rows`.
             matched: which of them get new values; the others stay as they are.
+            located: columns that say where a row is and shall be kept: rows that break a rule have no place.
 
         Returns:
             The table's columns and those of row tracking: a row that gets new values gets a new commit version.
@@ -53,30 +84,30 @@ class Update:
         sf = functions()
         definition = self.target.definition
         schema = StructType([field for field in definition.schema.fields if field.type != VOID])
-        filled = filled_columns(definition.protocol, definition.schema)
         columns: list[Column] = []
         for field in schema.fields:
             old = sf.col(quoted(field.name))
             new = self.values.get(field.name)
             columns.append((old if new is None else sf.when(matched, new).otherwise(old)).alias(field.name))
-        tracked = []
+        columns += [sf.col(name) for name in located]
+        hidden = [*located]
         if self.target.tracks_rows:
             no_version = sf.lit(None).cast(spark_type(LONG))
             version = sf.when(matched, no_version).otherwise(sf.col(ROW_COMMIT_VERSION))
             columns += [sf.col(ROW_ID), version.alias(ROW_COMMIT_VERSION)]
-            tracked = [ROW_ID, ROW_COMMIT_VERSION]
+            hidden += [ROW_ID, ROW_COMMIT_VERSION]
         rows = self.condition.aliased(frame).select(*columns, matched.alias(MATCHED))
-        late = {name: text for name, text in filled.generated.items() if name not in self.values}
-        rows = _generated(rows, schema, late, [*tracked, MATCHED])
+        rows = _generated(rows, schema, self._generated_anew, [*hidden, MATCHED])
         checks = null_checks(schema)
         checks += [
             generation_check(schema.field(name), text, schema)
-            for name, text in filled.generated.items()
+            for name, text in self._generated.items()
             if name in self.values
         ]
         checks += [r.check(schema) for r in sql_rules(definition.protocol, definition.metadata.configuration, schema)]
         is_old = ~sf.col(MATCHED)
-        return with_checks(rows, schema, [replace(c, holds=c.holds | is_old) for c in checks], [*tracked, MATCHED])
+        checks = [replace(check, holds=check.holds | is_old) for check in checks]
+        return with_checks(rows, schema, checks, [*hidden, MATCHED], carrier=next(iter(located), None))
 
 
 def read_update(target: DmlTarget, condition: Condition, given: Mapping[str, str | Column] | None) -> Update:
