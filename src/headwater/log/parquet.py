@@ -81,16 +81,18 @@ class ParquetObject:
     @cached_property
     def _file(self) -> pq.ParquetFile:
         with self._named_errors():
-            self._readers.file = self._opened(None)
-            return self._readers.file
+            file = self._opened(None)
+            self._readers.files = {(): file}
+            return file
 
-    def _opened(self, metadata: pq.FileMetaData | None) -> pq.ParquetFile:
+    def _opened(self, metadata: pq.FileMetaData | None, dictionaries: tuple[str, ...] = ()) -> pq.ParquetFile:
         source = self._whole if self._is_small else pa.PythonFile(_RangeReader(self.store, self.meta), mode="r")
         # Merging ranges pays where a request costs milliseconds; on a disk it only adds a copy.
         remote = not self.store.uri.startswith("file:")
         return pq.ParquetFile(
             source,
             metadata=metadata,
+            read_dictionary=list(dictionaries),
             pre_buffer=remote,
             buffer_size=0 if remote else _LOCAL_BUFFER_BYTES,
             coerce_int96_timestamp_unit="us",
@@ -109,13 +111,15 @@ class ParquetObject:
             raise pa.ArrowInvalid(f"it has {len(data)} bytes where {self.meta.size_bytes} were expected")
         return pa.BufferReader(data)
 
-    def _of_this_thread(self) -> pq.ParquetFile:
+    def _of_this_thread(self, dictionaries: tuple[str, ...] = ()) -> pq.ParquetFile:
         """A reader that no other thread uses; the footer is read once for all."""
         metadata = self.metadata
-        if not hasattr(self._readers, "file"):
-            self._readers.file = self._opened(metadata)
-        file: pq.ParquetFile = self._readers.file
-        return file
+        if not hasattr(self._readers, "files"):
+            self._readers.files = {}
+        files: dict[tuple[str, ...], pq.ParquetFile] = self._readers.files
+        if dictionaries not in files:
+            files[dictionaries] = self._opened(metadata, dictionaries)
+        return files[dictionaries]
 
     @property
     def metadata(self) -> pq.FileMetaData:
@@ -206,6 +210,12 @@ class ParquetObject:
             statistics = column.statistics
             return statistics is not None and statistics.has_null_count and statistics.null_count == column.num_values
 
+    def bytes_per_value(self, group: int, leaf: str) -> float:
+        """How many bytes a value of a leaf takes in a row group, before it is compressed."""
+        with self._named_errors():
+            column = self.metadata.row_group(group).column(self._leaves[leaf])
+            return float(column.total_uncompressed_size / max(1, column.num_values))
+
     def only_value(self, group: int, leaf: str) -> str | None:
         """The text that all values of a leaf in a row group are equal to, where the footer says so."""
         index = self._leaves.get(leaf)
@@ -222,17 +232,24 @@ class ParquetObject:
         return values
 
     def batches(
-        self, columns: Sequence[str], groups: Sequence[int], batch_rows: int = BATCH_ROWS, *, validate: bool = True
+        self,
+        columns: Sequence[str],
+        groups: Sequence[int],
+        batch_rows: int = BATCH_ROWS,
+        *,
+        validate: bool = True,
+        dictionaries: tuple[str, ...] = (),
     ) -> Iterator[pa.RecordBatch]:
         """Columns of some row groups, batch by batch: one large array would be grown by copying.
 
         A dotted path below a struct comes as that struct with only the nested column in it.
         Damage that the decoder does not notice is looked for: text that is not UTF-8 (unless the caller will look at
         the few values that it picks), rows that are missing.
+        Columns of text that are named as `dictionaries` come as such.
         """
         rows_left = sum(self.metadata.row_group(group).num_rows for group in groups)
         with self._named_errors():
-            for batch in self._of_this_thread().iter_batches(
+            for batch in self._of_this_thread(dictionaries).iter_batches(
                 batch_rows, row_groups=list(groups), columns=list(columns), use_threads=False
             ):
                 batch.validate(full=validate)

@@ -7,6 +7,7 @@ done exactly raises by name: shredded variants, and dates of the old calendar.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -136,10 +137,14 @@ def written_in_old_calendar(metadata: dict[bytes, bytes] | None) -> bool:
     Args:
         metadata: the key-value metadata of the file's footer.
     """
-    metadata = metadata or {}
-    if any(key in metadata for key in _LEGACY_KEYS):
-        return True
-    version = re.match(rb"(\d+)\.(\d+)", metadata.get(_SPARK_VERSION, b""))
+    if not metadata:
+        return False
+    return any(key in metadata for key in _LEGACY_KEYS) or _is_old_spark(metadata.get(_SPARK_VERSION, b""))
+
+
+@lru_cache
+def _is_old_spark(text: bytes) -> bool:
+    version = re.match(rb"(\d+)\.(\d+)", text)
     return version is not None and (int(version[1]), int(version[2])) < (3, 1)
 
 

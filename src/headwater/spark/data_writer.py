@@ -91,14 +91,15 @@ def write_results(job: DataFrame, plan: FilePlan) -> list[Add]:
         job: it gives rows of `RESULT_SCHEMA`.
         plan: of the files.
     """
-    return [add for add, _ in write_results_noted(job, plan)]
+    return [add for add, _ in write_results_noted(job, plan) if add is not None]
 
 
-def write_results_noted(job: DataFrame, plan: FilePlan) -> list[tuple[Add, Any]]:
-    """`write_results` for jobs that have more to say of a file: each with the row that speaks of it."""
+def write_results_noted(job: DataFrame, plan: FilePlan) -> list[tuple[Add | None, Any]]:
+    """`write_results` for jobs that have more to say: each row with the file that it speaks of, if it has a key."""
     with explained_failures():
         found: list[Any] = job.collect()
-    return list(zip(_settled([_written(row) for row in found], plan), found, strict=True))
+    adds = iter(_settled([_written(row) for row in found if row.key is not None], plan))
+    return [(None if row.key is None else next(adds), row) for row in found]
 
 
 def _write_in_python(df: DataFrame, plan: FilePlan, settings: dict[str, str]) -> list[WrittenFile]:

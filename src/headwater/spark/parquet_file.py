@@ -113,7 +113,7 @@ class ParquetFile:
         self._write_group(table)
 
     def _write_group(self, table: pa.Table) -> None:
-        self._opened(table).write_table(table, row_group_size=table.num_rows)
+        self._opened(table).write_table(table, row_group_size=max(1, table.num_rows))
         for leaf, noted in self._noted.items():
             _note(noted, leaf, table, self._row_groups, self._plan.prefix_length)
         self._row_groups += 1

@@ -7,19 +7,23 @@ footer has to say of the pieces (sizes, statistics, page indexes, bloom filters)
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError
 from headwater.spark.thrift import BINARY, I32, I64, LIST, STRUCT, Field, Items, Struct, ThriftError, decoded, encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping, Sequence
     from typing import BinaryIO
 
 _MAGIC = b"PAR1"
 _SPARK_VERSION = b"org.apache.spark.version"
 _SCHEMA_KEYS = frozenset({b"ARROW:schema", b"pandas", b"org.apache.spark.sql.parquet.row.metadata"})
 """Notes of writers on the types of columns: they may not be true any more, and no reader needs them."""
+_MALFORMED = (ThriftError, LookupError, TypeError, AttributeError, RecursionError)
+"""What comes of a footer that lacks fields, or has them with other types."""
 
 
 class UnsplicedError(HeadwaterError):
@@ -27,14 +31,14 @@ class UnsplicedError(HeadwaterError):
 
 
 def splice(
-    old: memoryview, new: memoryview, places: Mapping[str, str | None], sink: BinaryIO, spark_version: str = ""
+    old: memoryview, new: Sequence[tuple[memoryview, str | None]], sink: BinaryIO, spark_version: str = ""
 ) -> None:
-    """Write a file that has the columns of one file with some of another.
+    """Write a file that has the columns of one file with some of others.
 
     Args:
         old: the file.
-        new: a file with nothing but columns that are no structs, lists or maps, and row groups of the same sizes.
-        places: for each column of `new`: the column of `old` in whose place it comes; None if it is one more.
+        new: files with one column each and row groups of the same sizes, and the column of `old` in whose place it
+            comes; None if it is one more. A column is a top-level one, with all that is below it.
         sink: where to write.
         spark_version: noted as that of the writer, if the old file names none.
 
@@ -42,8 +46,11 @@ def splice(
         UnsplicedError: the file is encrypted, or its footer is not what was expected.
     """
     try:
-        _Splice(_footer(old), _footer(new), places).write(old, new, sink, spark_version)
-    except (ThriftError, KeyError, IndexError) as error:
+        file = _File(old)
+        places = {name.encode(): _File(data) for data, name in new if name is not None}
+        added = [_File(data) for data, name in new if name is None]
+        _Splice(file, places, added).write(sink, spark_version)
+    except _MALFORMED as error:
         raise UnsplicedError(f"the footer of a file is not as it should be: {error!r}") from error
 
 
@@ -62,88 +69,132 @@ _FOOTER = {"schema": 2, "row_groups": 4, "key_value_metadata": 5, "column_orders
 _ELEMENT = {"name": 4, "num_children": 5}
 _GROUP = {"columns": 1, "total_byte_size": 2, "num_rows": 3, "sorting_columns": 4, "file_offset": 5, "compressed": 6}
 _CHUNK = {"file_path": 1, "file_offset": 2, "meta_data": 3, "crypto_metadata": 8, "encrypted": 9}
-_COLUMN = {"path": 3, "uncompressed_size": 6, "compressed_size": 7, "data_page": 9, "index_page": 10, "dictionary": 11}
+_COLUMN = {"uncompressed_size": 6, "compressed_size": 7, "data_page": 9, "index_page": 10, "dictionary": 11}
 _COLUMN_INDEX, _OFFSET_INDEX, _BLOOM_FILTER = (6, 7), (4, 5), (14, 15)
 """Where further pieces are, and how long: the first two are fields of the chunk, the last ones of the column."""
 
 
+@dataclass(frozen=True)
+class _Column:
+    """A top-level column of a file."""
+
+    file: _File
+    elements: list[Struct]
+    """What the schema says of it and all below."""
+    leaves: range
+    """Its places among the columns of a row group."""
+
+    @property
+    def name(self) -> bytes:
+        found: bytes = self.elements[0][_ELEMENT["name"]].value
+        return found
+
+
+class _File:
+    """A file, and what its footer says."""
+
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
+        self.footer = _footer(data)
+        self.groups: list[Struct] = _items(self.footer, _FOOTER["row_groups"])
+        if not self.groups:
+            raise UnsplicedError("a file has no row groups")
+
+    @cached_property
+    def columns(self) -> list[_Column]:
+        """The top-level columns."""
+        elements: list[Struct] = _items(self.footer, _FOOTER["schema"])
+        found: list[_Column] = []
+        place, leaf = 1, 0
+        while place < len(elements):
+            end = _end(elements, place)
+            leaves = sum(_ELEMENT["num_children"] not in element for element in elements[place:end])
+            found.append(_Column(self, elements[place:end], range(leaf, leaf + leaves)))
+            place, leaf = end, leaf + leaves
+        if any(len(_items(group, _GROUP["columns"])) != leaf for group in self.groups):
+            raise UnsplicedError("a row group has other columns than the schema")
+        return found
+
+    @property
+    def rows(self) -> list[int]:
+        """How many rows the row groups have."""
+        return [group[_GROUP["num_rows"]].value for group in self.groups]
+
+
+def _end(elements: list[Struct], place: int) -> int:
+    """Where the description of a column ends: those of its children follow it."""
+    children = elements[place].get(_ELEMENT["num_children"])
+    place += 1
+    for _ in range(0 if children is None else children.value):
+        place = _end(elements, place)
+    return place
+
+
 class _Splice:
-    """The footers of both files, and where the columns of the result come from."""
+    """Where the columns of the result come from."""
 
-    def __init__(self, old: Struct, new: Struct, places: Mapping[str, str | None]) -> None:
-        self._footer = old
-        self._new = new
-        self._groups: list[Struct] = _items(old, _FOOTER["row_groups"])
-        self._new_groups: list[Struct] = _items(new, _FOOTER["row_groups"])
-        rows = [[group[_GROUP["num_rows"]].value for group in groups] for groups in (self._groups, self._new_groups)]
-        if not rows[0] or rows[0] != rows[1]:
-            raise UnsplicedError(f"row groups of {rows[0]} rows cannot take columns of {rows[1]} rows")
-        leaves = {name: position for position, name in enumerate(_paths(self._groups[0]))}
-        sources = {name[0].decode(): position for position, name in enumerate(_paths(self._new_groups[0]))}
-        self._replaced = {leaves[(o.encode(),)]: sources[n] for n, o in places.items() if o is not None}
-        """By the place in the old file, the place in the new one."""
-        self._added = [sources[name] for name, place in places.items() if place is None]
+    def __init__(self, old: _File, places: Mapping[bytes, _File], added: Sequence[_File]) -> None:
+        self._old = old
+        for file in (*places.values(), *added):
+            if file.rows != old.rows or len(file.columns) != 1:
+                raise UnsplicedError(f"row groups of {old.rows} rows cannot take a column of {file.rows} rows")
+        names = {column.name for column in old.columns}
+        if not places.keys() <= names:
+            raise UnsplicedError(f"a file has no column {b', '.join(places.keys() - names).decode()}")
+        self._columns = [places[c.name].columns[0] if c.name in places else c for c in old.columns]
+        self._columns += [file.columns[0] for file in added]
+        if len({column.name for column in self._columns}) < len(self._columns):
+            raise UnsplicedError("two columns of a file would have the same name")
 
-    def write(self, old: memoryview, new: memoryview, sink: BinaryIO, spark_version: str) -> None:
+    def write(self, sink: BinaryIO, spark_version: str) -> None:
         """Write the result."""
         out = _Output(sink)
         out.write(_MAGIC)
-        chunks = [self._write_group(out, group, old, new) for group in range(len(self._groups))]
+        chunks = [chunk for group in range(len(self._old.groups)) for chunk in self._write_group(out, group)]
         for pieces in (_BLOOM_FILTER, _COLUMN_INDEX, _OFFSET_INDEX):
-            for moved in (moved for group in chunks for moved in group):
-                moved.write_piece(out, pieces)
+            for chunk in chunks:
+                chunk.write_piece(out, pieces)
         self._change_schema()
         self._note(spark_version)
-        footer = encoded(self._footer)
+        footer = encoded(self._old.footer)
         out.write(footer)
         out.write(len(footer).to_bytes(4, "little"))
         out.write(_MAGIC)
 
-    def _write_group(self, out: _Output, number: int, old: memoryview, new: memoryview) -> list[_Chunk]:
-        group, new_columns = self._groups[number], _items(self._new_groups[number], _GROUP["columns"])
-        columns = _items(group, _GROUP["columns"])
-        if len(columns) != len(_items(self._groups[0], _GROUP["columns"])):
-            raise UnsplicedError("row groups have different columns")
+    def _write_group(self, out: _Output, number: int) -> list[_Chunk]:
         chunks = [
-            _Chunk(new, new_columns[self._replaced[place]]) if place in self._replaced else _Chunk(old, column)
-            for place, column in enumerate(columns)
+            _Chunk(column.file.data, _items(column.file.groups[number], _GROUP["columns"])[leaf])
+            for column in self._columns
+            for leaf in column.leaves
         ]
-        chunks += [_Chunk(new, new_columns[place]) for place in self._added]
         start = out.position
         for chunk in chunks:
             chunk.write(out)
+        group = self._old.groups[number]
         group[_GROUP["columns"]] = Field(LIST, Items(STRUCT, [chunk.fields for chunk in chunks]))
-        sizes = [
-            [chunk.column[_COLUMN[kind]].value for chunk in chunks] for kind in ("uncompressed_size", "compressed_size")
-        ]
-        group[_GROUP["total_byte_size"]] = Field(I64, sum(sizes[0]))
-        group[_GROUP["compressed"]] = Field(I64, sum(sizes[1]))
+        group[_GROUP["total_byte_size"]] = Field(I64, sum(c.column[_COLUMN["uncompressed_size"]].value for c in chunks))
+        group[_GROUP["compressed"]] = Field(I64, sum(c.column[_COLUMN["compressed_size"]].value for c in chunks))
         group[_GROUP["file_offset"]] = Field(I64, start)
         group.pop(_GROUP["sorting_columns"], None)
         return chunks
 
     def _change_schema(self) -> None:
-        elements = _items(self._footer, _FOOTER["schema"])
-        new_elements = _items(self._new, _FOOTER["schema"])[1:]
-        places = [place for place, element in enumerate(elements) if _ELEMENT["num_children"] not in element]
-        for place, source in self._replaced.items():
-            elements[places[place]] = new_elements[source]
-        elements += [new_elements[source] for source in self._added]
-        children = elements[0][_ELEMENT["num_children"]]
-        elements[0][_ELEMENT["num_children"]] = Field(I32, children.value + len(self._added))
-        if _FOOTER["column_orders"] in self._footer:
-            orders, new_orders = (_items(footer, _FOOTER["column_orders"]) for footer in (self._footer, self._new))
-            for place, source in self._replaced.items():
-                orders[place] = new_orders[source]
-            orders += [new_orders[source] for source in self._added]
+        footer, number = self._old.footer, _FOOTER["column_orders"]
+        root = _items(footer, _FOOTER["schema"])[0]
+        root[_ELEMENT["num_children"]] = Field(I32, len(self._columns))
+        if number in footer:
+            orders = [_items(c.file.footer, number)[leaf] for c in self._columns for leaf in c.leaves]
+            footer[number] = Field(LIST, Items(STRUCT, orders))
+        elements = [root, *(element for column in self._columns for element in column.elements)]
+        footer[_FOOTER["schema"]] = Field(LIST, Items(STRUCT, elements))
 
     def _note(self, spark_version: str) -> None:
-        number = _FOOTER["key_value_metadata"]
-        notes = _items(self._footer, number) if number in self._footer else []
+        footer, number = self._old.footer, _FOOTER["key_value_metadata"]
+        notes = _items(footer, number) if number in footer else []
         kept = [note for note in notes if note[1].value not in _SCHEMA_KEYS]
         if spark_version and all(note[1].value != _SPARK_VERSION for note in kept):
             kept.append({1: Field(BINARY, _SPARK_VERSION), 2: Field(BINARY, spark_version.encode())})
-        self._footer[number] = Field(LIST, Items(STRUCT, kept))
+        footer[number] = Field(LIST, Items(STRUCT, kept))
 
 
 class _Output:
@@ -179,11 +230,9 @@ class _Chunk:
             number for number in (_COLUMN[n] for n in ("data_page", "index_page", "dictionary")) if number in column
         ]
         # Some writers say 0 where there is no dictionary.
-        start = min(column[number].value for number in offsets if column[number].value > 0)
-        end = start + column[_COLUMN["compressed_size"]].value
-        if end > len(self._source):
-            raise UnsplicedError("a column ends behind the end of its file")
-        self._shift = out.write(self._source[start:end]) - start
+        start = min((column[number].value for number in offsets if column[number].value > 0), default=0)
+        pages = _piece(self._source, start, column[_COLUMN["compressed_size"]].value)
+        self._shift = out.write(pages) - start
         for number in offsets:
             if column[number].value > 0:
                 column[number] = Field(I64, column[number].value + self._shift)
@@ -194,8 +243,7 @@ class _Chunk:
         holder = self.column if where == _BLOOM_FILTER else self.fields
         offset, length = where
         if offset in holder and length in holder:
-            start = holder[offset].value
-            piece: bytes | memoryview = self._source[start : start + holder[length].value]
+            piece: bytes | memoryview = _piece(self._source, holder[offset].value, holder[length].value)
             piece = self._moved(piece) if where == _OFFSET_INDEX else piece
             holder[offset] = Field(I64, out.write(piece))
             holder[length] = Field(I32, len(piece))
@@ -210,12 +258,12 @@ class _Chunk:
         return encoded(found)
 
 
+def _piece(source: memoryview, start: int, length: int) -> memoryview:
+    if length and not 0 < start < start + length <= len(source):  # row groups without rows need no pages
+        raise UnsplicedError("a piece of a file is not in the file")
+    return source[start : start + length]
+
+
 def _items(fields: Struct, number: int) -> list[Any]:
     found: Items = fields[number].value
     return found.values
-
-
-def _paths(group: Struct) -> Iterator[tuple[bytes, ...]]:
-    """The names of a row group's columns."""
-    for chunk in _items(group, _GROUP["columns"]):
-        yield tuple(_items(chunk[_CHUNK["meta_data"]].value, _COLUMN["path"]))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
     from headwater.log.parquet import ParquetObject
     from headwater.log.schema import MappingMode
+
+    _Found = dict[str, pa.Field | None]
+    """Columns of a file by the names that they have in the result."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,13 @@ class _Counted:
         """Whether any row from `start` to before `end` may count: others need not be decoded."""
         return self.only is None or bool(self.only.range_cardinality(start, end))
 
-    def of(self, batch: pa.RecordBatch, first_row: int) -> tuple[pa.RecordBatch, pa.Array]:
-        """The rows of a batch that count, and their positions in the file; its first row is at `first_row`."""
+    def of(self, batch: pa.RecordBatch, first_row: int, *, located: bool) -> tuple[pa.RecordBatch, pa.Array | None]:
+        """The rows of a batch that count; its first row is at `first_row`.
+
+        With their positions in the file, if they are wanted.
+        """
+        if self.only is None and self.deleted is None and not located:
+            return batch, None
         from pyroaring import BitMap64
 
         every = BitMap64(range(first_row, first_row + batch.num_rows))
@@ -121,6 +129,16 @@ def _put_together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
         yield pa.concat_batches(held)
 
 
+class _Sources(NamedTuple):
+    """Where the columns of the result are in files."""
+
+    found: _Found
+    names: list[str]
+    """The columns that must be read."""
+    is_same: bool
+    """Whether what is read is the result as it is."""
+
+
 class _Reader:
     """Reads the splits that one task gets."""
 
@@ -129,7 +147,9 @@ class _Reader:
         self._schema = StructType.from_json(plan.schema_json)
         self._files = DataFiles(plan.uri, plan.storage_options)
         self._vectors = VectorReader(open_store(plan.uri, plan.storage_options), plan.storage_options)
-        self._last_sources: tuple[pa.Schema, dict[str, pa.Field | None]] | None = None
+        self._last_sources: tuple[pa.Schema, _Sources] | None = None
+        self._counts_rows = plan.located or bool(plan.materialized)
+        self._data_fields = [f for f in self._schema.fields if f.name not in plan.partition_columns]
         self._output = output_schema(self._schema)
         for name in plan.materialized:
             self._output = self._output.append(pa.field(name, pa.int64()))
@@ -161,57 +181,62 @@ class _Reader:
     def _rows(self, split: dict[str, Any], file: ParquetObject) -> Iterator[pa.RecordBatch]:
         counted = _Counted(self._bitmap(split, VECTOR_COLUMN), self._bitmap(split, ONLY_COLUMN))
         sources = self._sources(file.schema)
-        names = list(dict.fromkeys(source.name for source in sources.values() if source is not None))
+        start, end = split["start"].as_py(), split["end"].as_py()
         first_row = 0
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).num_rows
-            in_split = split["start"].as_py() <= _offset(file, group) < split["end"].as_py()
+            in_split = start <= _offset(file, group) < end
             if in_split and counted.has_rows(first_row, first_row + size):
-                yield from self._group(file, group, first_row, names, sources, split, counted)
+                yield from self._group(file, group, first_row, sources, split, counted)
             first_row += size
 
-    def _sources(self, schema: pa.Schema) -> dict[str, pa.Field | None]:
-        """The columns of a file by the names that they have in the result; most files of a table are alike."""
+    def _sources(self, schema: pa.Schema) -> _Sources:
+        """Where the columns of the result are in a file; most files of a table are alike."""
         known = self._last_sources
         if known is not None and schema.equals(known[0], check_metadata=True):
             return known[1]
         held = list(schema)
-        sources = {f.name: self._source(f, held) for f in self._data_fields()}
-        sources |= {n: next((f for f in held if f.name == s), None) for n, s in self._plan.materialized.items()}
+        found = {f.name: self._source(f, held) for f in self._data_fields}
+        found |= {n: next((f for f in held if f.name == s), None) for n, s in self._plan.materialized.items()}
+        names = list(dict.fromkeys(source.name for source in found.values() if source is not None))
+        # A batch has the columns in the order of the file.
+        same = pa.schema([pa.field(f.name, f.type) for f in held if f.name in names])
+        is_plain = not any(pa.types.is_nested(field.type) or "." in field.name for field in same)
+        is_same = is_plain and same.equals(self._output)
+        sources = _Sources(found, names, is_same)
         self._last_sources = schema, sources
         return sources
-
-    def _data_fields(self) -> list[StructField]:
-        return [f for f in self._schema.fields if f.name not in self._plan.partition_columns]
 
     def _group(
         self,
         file: ParquetObject,
         group: int,
         first_row: int,
-        names: list[str],
-        sources: dict[str, pa.Field | None],
+        sources: _Sources,
         split: dict[str, Any],
         counted: _Counted,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one row group."""
         end = first_row + file.metadata.row_group(group).num_rows
         is_old = written_in_old_calendar(file.metadata.metadata)
-        for batch in _batches(file, group, names):
+        for batch in _batches(file, group, sources.names):
             count = batch.num_rows
-            batch, positions = counted.of(batch, first_row)
+            batch, positions = counted.of(batch, first_row, located=self._counts_rows)
             first_row += count
             if batch.num_rows:
-                result = self._in_table_schema(batch, positions, sources, split)
+                if sources.is_same:
+                    result = pa.RecordBatch.from_arrays(batch.columns, schema=self._output)
+                else:
+                    result = self._in_table_schema(batch, positions, sources.found, split)
                 if is_old:
-                    for name in sources:
+                    for name in sources.found:
                         refuse_old_dates(result.column(name), name)
                 yield result
             if not counted.has_rows(first_row, end):
                 return
 
     def _in_table_schema(
-        self, batch: pa.RecordBatch, positions: pa.Array, sources: dict[str, pa.Field | None], split: dict[str, Any]
+        self, batch: pa.RecordBatch, positions: pa.Array | None, sources: _Found, split: dict[str, Any]
     ) -> pa.RecordBatch:
         columns = []
         for field, target in zip(self._schema.fields, self._output, strict=False):
@@ -225,10 +250,10 @@ class _Reader:
                 column = batch.column(source.name)
                 is_right = column.type == target.type and not pa.types.is_nested(target.type)
                 columns.append(column if is_right else conform(column, field.type, self._plan.mode))
-        tracked = self._plan.materialized
-        columns += [_tracked(name, batch, positions, sources[name], split) for name in tracked]
-        if self._plan.located:
-            columns += [pa.repeat(split[FILE_COLUMN], batch.num_rows), positions]
+        if positions is not None:
+            tracked = self._plan.materialized
+            columns += [_tracked(name, batch, positions, sources[name], split) for name in tracked]
+            columns += [pa.repeat(split[FILE_COLUMN], batch.num_rows), positions] if self._plan.located else []
         return pa.RecordBatch.from_arrays(columns, schema=self._output)
 
 
@@ -247,13 +272,13 @@ def _tracked(
 
 def _batches(file: ParquetObject, group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
     if names:
-        yield from file.batches(names, [group], _batch_rows(file, group))
+        yield from file.batches(names, [group], batch_rows(file, group))
     else:
         count = file.metadata.row_group(group).num_rows
         yield pa.RecordBatch.from_arrays([pa.nulls(count)], names=["nothing"])
 
 
-def _batch_rows(file: ParquetObject, group: int) -> int:
+def batch_rows(file: ParquetObject, group: int) -> int:
     """So many rows that a batch is neither tiny nor large, whether rows are narrow or wide."""
     metadata = file.metadata.row_group(group)
     row_bytes = max(1, metadata.total_byte_size // max(1, metadata.num_rows))

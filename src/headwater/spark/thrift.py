@@ -5,7 +5,6 @@ Nothing is known here of what the fields mean, so fields that newer writers add 
 
 from __future__ import annotations
 
-import struct
 from typing import Any, NamedTuple
 
 TRUE, FALSE, BYTE, I16, I32, I64, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = range(1, 13)
@@ -54,8 +53,10 @@ def decoded(data: bytes | memoryview) -> Struct:
     """
     try:
         found: Struct = _Decoder(bytes(data)).value(STRUCT)
-    except (IndexError, struct.error) as error:
-        raise ThriftError(f"a struct ends too early: {error}") from error
+    except IndexError as error:
+        raise ThriftError("a struct ends too early") from error
+    except RecursionError as error:
+        raise ThriftError("structs and lists are in each other too deep") from error
     return found
 
 
@@ -141,6 +142,8 @@ class _Decoder:
             at += 1
             number |= (byte & 127) << shift
             shift += 7
+            if number >> 64:
+                raise ThriftError("a number has more than 64 bits")
         self._at = at
         return number
 

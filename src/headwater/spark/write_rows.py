@@ -22,7 +22,7 @@ from headwater.spark.identity import identity_values, with_row_numbers
 from headwater.spark.schema_match import by_folded_name, check_fits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import Column, DataFrame
 
@@ -52,6 +52,7 @@ def table_rows(
     *,
     rearranges: bool = False,
     must_match: SqlRule | None = None,
+    also: Sequence[str] = (),
 ) -> TableRows:
     """The rows of a DataFrame as rows of a table.
 
@@ -62,6 +63,8 @@ def table_rows(
         uri: the table's location, for messages.
         rearranges: the rows are the table's own, with the values that they have.
         must_match: a condition that all of them must fulfil.
+        also: hidden columns of the data, not in its schema, that rows shall keep. Rules are checked where the first of
+            them is read, even if others are not.
 
     Raises:
         SchemaMismatchError: the columns or types do not fit.
@@ -79,7 +82,7 @@ def table_rows(
         rules.append(must_match)
     kept = StructType([field for field in schema.fields if field.type != VOID])
     with _explained_expressions(rules, filled, uri):
-        frame = _completed(df, kept, given, filled)
+        frame = _completed(df, kept, given, filled, also)
         checks = null_checks(kept)
         checks += [
             generation_check(kept.field(name), expression, kept)
@@ -87,25 +90,30 @@ def table_rows(
             if name.lower() in given
         ]
         checks += [rule.check(kept) for rule in rules]
-        frame = with_checks(frame, kept, checks)
+        frame = with_checks(frame, kept, checks, also, carrier=next(iter(also), None))
         assert frame.schema is not None  # Spark Connect looks at expressions no earlier
     counted = {name: i for name, i in filled.identities.items() if name.lower() not in given}
     return TableRows(frame, kept, counted)
 
 
-def _completed(df: DataFrame, kept: StructType, given: dict[str, StructField], filled: FilledColumns) -> DataFrame:
+def _completed(
+    df: DataFrame, kept: StructType, given: dict[str, StructField], filled: FilledColumns, also: Sequence[str]
+) -> DataFrame:
     """The table's columns: what is given, what is filled in, and then what is generated from both."""
     counts = any(name.lower() not in given for name in filled.identities)
     source = with_row_numbers(df) if counts else df
     late = {name for name in filled.generated if name.lower() not in given}
-    frame = source.select(*(_value(f, given, filled).alias(f.name) for f in kept.fields if f.name not in late))
+    hidden = [_column(name) for name in also]
+    early = [_value(f, given, filled).alias(f.name) for f in kept.fields if f.name not in late]
+    frame = source.select(*early, *hidden)
     if not late:
         return frame
     return frame.select(
         *(
             computed(f, filled.generated[f.name]).alias(f.name) if f.name in late else _column(f.name)
             for f in kept.fields
-        )
+        ),
+        *hidden,
     )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from headwater import DeltaMergeBuilder
 
 AXES: dict[str, list[Any]] = {
-    "matched": [(m.UPDATE_IF, m.DELETE_IF), (m.DELETE_IF, m.UPDATE_ALL_IF, m.UPDATE), (m.DELETE,), ()],
+    "matched": [(m.UPDATE_IF, m.DELETE_IF), (m.DELETE_IF, m.UPDATE_ALL_IF, m.UPDATE), (m.UPDATE,), (m.DELETE,), ()],
     "not_matched": [(m.INSERT_ALL,), (m.INSERT_IF, m.INSERT_ALL_IF), ()],
     "by_source": [(), (m.SOURCE_UPDATE_IF, m.SOURCE_DELETE_IF), (m.SOURCE_DELETE,)],
     "condition": list(m.CONDITIONS),

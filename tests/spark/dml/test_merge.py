@@ -231,6 +231,14 @@ def test_rules_and_filled_in_columns_of_the_table_hold_for_merged_rows(spark: Sp
 # --- what is read and written --------------------------------------------------------------------------------
 
 
+def test_the_source_need_not_have_a_column_that_a_clause_gives_a_value_for(spark: SparkSession, tmp_path: Path) -> None:
+    table = table_of(spark, tmp_path, [(1, "a"), (2, "b")], "id int, v string")
+    source = spark.createDataFrame([(2, 20), (3, 30)], "key int, n int")
+    merge = table.merge(source, "t.id = key").whenMatchedUpdate(set={"v": "concat('v', n)"})
+    merge.whenNotMatchedInsert(values={"id": "key", "v": "'new'"}).execute()
+    assert rows_of(table) == [(1, "a"), (2, "v20"), (3, "new")]
+
+
 def test_a_merge_that_only_inserts_appends(spark: SparkSession, tmp_path: Path) -> None:
     properties = {"delta.appendOnly": "true", "delta.enableChangeDataFeed": "true"}
     table = table_of(spark, tmp_path, [(1, "a"), (None, "b")], "id int, v string", properties=properties)
@@ -352,7 +360,7 @@ def test_an_upsert_never_reads_old_values(
     properties = {"delta.enableDeletionVectors": vectors}
     table = table_of(spark, tmp_path, [(1, "a"), (2, "b"), (3, "c")], "id int, v string", properties=properties)
     monkeypatch.setattr("headwater.spark.dml.merge_updates.Updates._matched", lambda *_: pytest.fail("it joined again"))
-    monkeypatch.setattr("headwater.spark.dml.merge._Merge.check", lambda _: None)
+    monkeypatch.setattr("headwater.spark.dml.merge_plan.MergePlan.check", lambda _: None)
     done = upserted(table, spark.createDataFrame([(2, "B"), (4, "D"), (None, "N")], "id int, v string"))
     assert rows_of(table) == [(1, "a"), (2, "B"), (3, "c"), (4, "D"), (None, "N")]
     assert (done.num_updated_rows, done.num_inserted_rows, done.num_affected_rows) == (1, 2, 3)

@@ -63,7 +63,7 @@ def new_values(
         view: the rows over which the values are expressions.
         assignments: no two are for the same value.
         table: the table's schema.
-        old: the value of a column before: what stays of a struct.
+        old: the value of a column before: what stays of a struct. It is asked for no other columns.
         what: for messages: whose assignments these are.
 
     Raises:
@@ -76,7 +76,8 @@ def new_values(
     for name in dict.fromkeys(value.path[0] for value in typed):
         field = table.field(name)
         own = [value for value in typed if value.path[0] == name]
-        found[name] = _built(declared_type(field), own, old(name), 1)
+        is_whole = any(len(value.path) == 1 for value in own)
+        found[name] = _built(declared_type(field), own, None if is_whole else old(name), 1)
     return found
 
 
@@ -123,13 +124,14 @@ def _nested(path: Path, type_: DataType) -> StructType:
     return type_
 
 
-def _built(type_: DataType, values: list[_Typed], old: Column, depth: int) -> Column:
-    """The new value of a column or field, some of which is assigned."""
+def _built(type_: DataType, values: list[_Typed], old: Column | None, depth: int) -> Column:
+    """The new value of a column or field, some of which is assigned; the old one is for what is not."""
     sf = functions()
     whole = next((value for value in values if len(value.path) == depth), None)
     if whole is not None:
         return conformed(whole.value, whole.type, type_, whole.path)
     assert isinstance(type_, StructType), "only fields of structs have names"
+    assert old is not None
     parts = []
     for inner in type_.fields:
         own = [value for value in values if value.path[depth] == inner.name]

@@ -1,14 +1,16 @@
 """The second pass of a MERGE: new files for new values, and what becomes of the old rows.
 
 With deletion vectors the rows that change are marked as deleted, and only updated and inserted rows are written.
-Without them the files that hold rows which change are written again; the rows in them that stay are copied as they
-are, without a join or a shuffle.
+Without them the files that hold rows which change are written again: only the columns that change, where rows can stay
+in their places (`headwater.spark.dml.column_job`); else the rows that stay are copied as they are, without a join or a
+shuffle.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -22,9 +24,12 @@ from headwater.spark.identity import with_marks
 from headwater.spark.parallel_jobs import ParallelJobs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame
 
     from headwater.log.actions import Add, AddCdcFile
+    from headwater.spark.dml.column_job import ChangedFiles
     from headwater.spark.dml.merge_matches import Matches
     from headwater.spark.dml.target import DmlTarget
     from headwater.spark.dml.target_files import TargetFiles
@@ -36,35 +41,29 @@ class MergedFiles:
     """What a merge has written and removed.
 
     Attributes:
-        updated: files with the new values of updated rows; those of `new_rows` may be among them.
-        inserted: files with nothing but new rows.
-        copies: files with rows that stay as they are.
+        added: all new data files.
         changes: change data files.
         removed: the numbers of files that go.
         updated_rows: how many rows are updated.
+        inserted_rows: how many rows are new.
+        copied_rows: how many rows are only written again.
     """
 
-    updated: list[Add] = field(default_factory=list)
-    inserted: list[Add] = field(default_factory=list)
-    copies: list[Add] = field(default_factory=list)
-    changes: list[AddCdcFile] = field(default_factory=list)
-    removed: list[int] = field(default_factory=list)
-    updated_rows: int = 0
+    added: list[Add]
+    changes: list[AddCdcFile]
+    removed: list[int]
+    updated_rows: int
+    inserted_rows: int
+    copied_rows: int
 
-    @property
-    def added(self) -> list[Add]:
-        """All new data files."""
-        return [*self.updated, *self.inserted, *self.copies]
 
-    @property
-    def inserted_rows(self) -> int:
-        """How many rows are new."""
-        return _rows([*self.updated, *self.inserted]) - self.updated_rows
+class _NewFiles(NamedTuple):
+    """Files with the rows that a merge changes and adds."""
 
-    @property
-    def copied_rows(self) -> int:
-        """How many rows are only written again."""
-        return _rows(self.copies)
+    updated: list[Add]
+    """Those with the new values of updated rows; new rows may be among them."""
+    inserted: list[Add]
+    """Those with nothing but new rows."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,8 @@ class MergeWriter:
         Raises:
             FilterError: the conditions had another answer when they were evaluated again.
         """
-        return self._finished(self._written(updated, inserted), depends_on_matches=inserted is not None)
+        done = self._written(updated, inserted)
+        return self._told(done, *self._old_rows(depends_on_matches=inserted is not None))
 
     def write_together(self, rows: TableRows) -> MergedFiles:
         """Write the new values of all matching rows and the new rows, which need not be told apart.
@@ -101,41 +101,63 @@ class MergeWriter:
         Args:
             rows: all of them.
         """
-        count = self.matches.count(Fate.UPDATED, Fate.UPDATED_UNMATCHED)
+        return self.write_beside(lambda: self._new_files(rows.frame, rows))
+
+    def write_beside(self, write: Callable[[], list[Add]]) -> MergedFiles:
+        """The same, for rows that somebody else writes."""
         with ParallelJobs(self.target.spark, "merge", 1) as jobs:
-            new = jobs.submit(lambda: self._new_files(rows.frame, rows))
+            new = jobs.submit(write)
             copies, removed = self._old_rows(depends_on_matches=True)
-            return self._told(MergedFiles(new.result(), updated_rows=count), copies, removed)
+            return self._told(_NewFiles(new.result(), []), copies, removed)
 
-    def _finished(self, done: MergedFiles, *, depends_on_matches: bool) -> MergedFiles:
-        """Take the old rows away, and tell the transaction."""
-        return self._told(done, *self._old_rows(depends_on_matches=depends_on_matches))
+    def tell_in_place(self, done: ChangedFiles, *, depends_on_matches: bool) -> MergedFiles:
+        """Tell the transaction that rows have new values where they are.
 
-    def _told(self, done: MergedFiles, copies: list[Add], removed: list[int]) -> MergedFiles:
+        Args:
+            done: the files that were written.
+            depends_on_matches: which rows are new depends on rows that match and stay as they are.
+
+        Raises:
+            FilterError: the conditions had another answer when they were evaluated again.
+        """
+        self._check_count(done.num_updated)
+        target, added = self.target, [*done.changed, *done.new]
+        target.reads(self.files, self.matches.rows(Fate.STAYS) if depends_on_matches else ())
+        target.reads(self.files, self.matches.updated)
+        target.remove(self.files, done.replaced)
+        target.add(added)
+        return MergedFiles(added, [], done.replaced, done.num_updated, _rows(done.new), done.num_copied)
+
+    def _told(self, done: _NewFiles, copies: list[Add], removed: list[int]) -> MergedFiles:
         """Tell the transaction."""
         changes: list[AddCdcFile] = []
         if self.target.records_changes and (done.updated or copies):
             changes = write_merge_changes(self.target, self.files, self.matches, done.updated, done.inserted)
-        found = MergedFiles(done.updated, done.inserted, copies, changes, removed, done.updated_rows)
-        self.target.add(found.added)
+        added = [*done.updated, *done.inserted, *copies]
+        self.target.add(added)
         self.target.add_changes(changes)
-        return found
+        inserted_rows = _rows([*done.updated, *done.inserted]) - self._updated_rows
+        return MergedFiles(added, changes, removed, self._updated_rows, inserted_rows, _rows(copies))
 
-    def _written(self, updated: DataFrame | None, inserted: TableRows | None) -> MergedFiles:
-        count = self.matches.count(Fate.UPDATED, Fate.UPDATED_UNMATCHED)
+    def _written(self, updated: DataFrame | None, inserted: TableRows | None) -> _NewFiles:
         is_plain = not self.target.records_changes and self.is_stable
         if updated is not None and inserted is not None and is_plain and not inserted.identities:
-            together = updated.unionByName(inserted.frame, allowMissingColumns=True)
-            return MergedFiles(self._new_files(together), updated_rows=count)
+            return _NewFiles(self._new_files(updated.unionByName(inserted.frame, allowMissingColumns=True)), [])
         changed = [] if updated is None else self._new_files(updated)
-        if _rows(changed) != count:
+        self._check_count(_rows(changed))
+        return _NewFiles(changed, [] if inserted is None else self._new_files(inserted.frame, inserted))
+
+    @cached_property
+    def _updated_rows(self) -> int:
+        return self.matches.count(Fate.UPDATED, Fate.UPDATED_UNMATCHED)
+
+    def _check_count(self, count: int) -> None:
+        if count != self._updated_rows:
             raise FilterError(
-                f"{self.target.uri}: the conditions of MERGE meant {count} rows to be updated, and {_rows(changed)} "
-                "when they were evaluated again: they are not deterministic, or depend on the time. Nothing was "
-                "committed."
+                f"{self.target.uri}: the conditions of MERGE meant {self._updated_rows} rows to be updated, and "
+                f"{count} when they were evaluated again: they are not deterministic, or depend on the time. Nothing "
+                "was committed."
             )
-        new = [] if inserted is None else self._new_files(inserted.frame, inserted)
-        return MergedFiles(changed, new, updated_rows=count)
 
     def _new_files(self, frame: DataFrame, rows: TableRows | None = None) -> list[Add]:
         """Write rows in few files: they come from all over the table."""

@@ -50,12 +50,13 @@ class Inserts:
     definition: TableDefinition
     uri: str
 
-    def rows(self, source: DataFrame, matched: DataFrame | None) -> TableRows:
+    def rows(self, source: DataFrame, matched: DataFrame | None, also: tuple[str, ...] = ()) -> TableRows:
         """The new rows, ready for the files.
 
         Args:
             source: with `SOURCE_ROW`.
             matched: the numbers of those of its rows that match something; None if none does.
+            also: hidden columns of the source that they keep.
 
         Raises:
             InvalidMergeError: clauses differ in which identity columns they give values for.
@@ -69,9 +70,11 @@ class Inserts:
         self._check_identities(values)
         given = {name for own in values.values() for name in own}
         fields = [field for field in self.columns.table.fields if field.name in given and field.type != VOID]
-        rows = frame.select(*(self._chosen(field, values).alias(field.name) for field in fields), sf.col(CLAUSE))
+        chosen = [self._chosen(field, values).alias(field.name) for field in fields]
+        rows = frame.select(*chosen, *(sf.col(name) for name in also), sf.col(CLAUSE))
         rows = self._generated(rows, fields, values).drop(CLAUSE)
-        return table_rows(rows, StructType.from_spark(rows.schema), self.definition, self.uri)
+        data = StructType.from_spark(rows.drop(*also).schema)
+        return table_rows(rows, data, self.definition, self.uri, also=also)
 
     def values(self, frame: DataFrame) -> Values:
         """What each clause gives values for.

@@ -1,132 +1,192 @@
-"""The first pass of an upsert by keys: Python workers look the table's keys up among those of the source.
+"""Upserts by keys, without a join: Python workers look the table's keys up among those of the source.
 
-It serves conditions that are nothing but `t.a = s.a AND ...`, over types whose values are equal for Arrow where they
+This serves conditions that are nothing but `t.a = s.a AND ...`, over types whose values are equal for Arrow where they
 are for Spark, and sources whose keys are few enough for every worker. The driver gets the keys, as it does for a
-broadcast. No row of the table passes through Spark, which takes a third of the CPU of its join.
+broadcast. What is found is which row of the table each row of the source matches, so that rows of the source can be
+sent to the files of the rows that they match.
+
+The source is read twice: its keys first, then its rows. What is cheap to read is not materialised for that; the second
+reading is compared with the first (`CHECK`), and what differs is not committed.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.log.columns import int32s
-from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
+from headwater.log.numbered_part import ROW_COLUMN
 from headwater.log.schema import DATE, STRING
 from headwater.log.schema.arrow import type_to_arrow
 from headwater.spark.arrow_rows import UnreadableInPythonError
-from headwater.spark.dml.merge_matches import SOURCE_NUMBER, Fate, Matches
-from headwater.spark.dml.merge_source import INTEGRAL, SOURCE_ROW
-from headwater.spark.dml.positions import BITMAP_SCHEMA, add_positions, bitmap_batch, united
+from headwater.spark.dml.key_lookup import FOUND_SCHEMA, NO_PAIRS, lookup_of, pairs_of_found
+from headwater.spark.dml.merge_matches import Fate, Matches
+from headwater.spark.dml.merge_source import FEW_VALUES, INTEGRAL, SOURCE_ROW, SourceFacts, key_bounds
+from headwater.spark.dml.positions import united
+from headwater.spark.dml.row_packs import PACKS_SCHEMA, Sum, gathered
 from headwater.spark.failures import explained_failures
 from headwater.spark.file_copies import can_copy
+from headwater.spark.functions import functions
 from headwater.spark.python_reader import read_splits
 from headwater.spark.python_scan import dealt_splits, planned_read
 from headwater.spark.read_filter import Selection, Wanted
+from headwater.spark.task_writer import task_number
 from headwater.spark.workers import in_workers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pyroaring import BitMap64
+    import numpy as np
+    from pyspark.sql import DataFrame
 
-    from headwater.log.schema import DataType
+    from headwater.log.expressions import Expression
+    from headwater.log.schema import DataType, StructType
+    from headwater.spark.dml.column_job import ColumnJob
+    from headwater.spark.dml.key_lookup import Pairs
     from headwater.spark.dml.merge_condition import Key
     from headwater.spark.dml.merge_source import Source
     from headwater.spark.dml.target import DmlTarget
     from headwater.spark.dml.target_files import TargetFiles
 
-_LOOKED_UP_ROWS = 2**20
-"""Rows of the table that are looked up at a time, at least: each time the keys of the source are hashed again."""
+    Numbers = np.ndarray[tuple[int], np.dtype[Any]]
+
+CHECK = "__headwater_check"
+"""A hash of a row's number and keys, by which two readings of a source are compared."""
 
 
 def can_look_up(target: DmlTarget, source: Source, keys: Sequence[Key]) -> bool:
     """Whether Python workers can say which rows are equal in these keys."""
+    is_plain = 0 < len({key.target for key in keys}) == len(keys)
+    return can_copy(target.snapshot) and is_plain and all(is_exact(target, source, key) for key in keys)
+
+
+def is_exact(target: DmlTarget, source: Source, key: Key) -> bool:
+    """Whether values of both sides that Spark takes for equal are the same to the last bit."""
     schema = target.snapshot.schema
-    return (
-        can_copy(target.snapshot)
-        and 0 < len({key.target for key in keys}) == len(keys)
-        and all(len(key.target) == 1 and source.is_comparable(key, schema) for key in keys)
-        and all(_key_type(schema.field(key.target[0]).type) is not None for key in keys)
-    )
+    is_known = len(key.target) == 1 and source.is_comparable(key, schema)
+    return is_known and _key_type(schema.field(key.target[0]).type) is not None
 
 
-def look_up(target: DmlTarget, files: TargetFiles, source: Source, keys: Sequence[Key]) -> Matches | None:
-    """The rows of files whose keys the source has, all of them to be updated. One Spark job, and one for the keys.
+@dataclass(frozen=True)
+class SourceKeys:
+    """What the first reading of a source has given.
+
+    Attributes:
+        keys: by the names of the table's columns.
+        sources: the numbers of the rows.
+        check: of all rows.
+    """
+
+    keys: pa.Table
+    sources: Numbers
+    check: Sum
+
+    @classmethod
+    def read(cls, source: Source, keys: Sequence[Key], target: StructType) -> SourceKeys:
+        """Read the keys of a source, for which `can_look_up` holds. One Spark job."""
+        fields = [target.field(key.target[0]) for key in keys]
+        columns = [source.column(key.source).alias(f"k{number}") for number, key in enumerate(keys)]
+        found = checked(source, keys).select(*columns, SOURCE_ROW, CHECK).toArrow()
+        arrays = [found.column(n).cast(_key_type(field.type)) for n, field in enumerate(fields)]
+        table = pa.table(dict(zip((field.name for field in fields), arrays, strict=True)))
+        return cls(table, found.column(SOURCE_ROW).to_numpy(), Sum.of(found.column(CHECK).to_numpy()))
+
+    def facts(self, row_bytes: int) -> SourceFacts:
+        """What is known of the source by its keys.
+
+        Args:
+            row_bytes: how large its rows are, roughly.
+        """
+        bounds = [_bounds(name, column) for name, column in zip(self.keys.column_names, self.keys.columns, strict=True)]
+        return SourceFacts(self.check.count, row_bytes, self.keys.nbytes, tuple(bounds))
+
+
+def _bounds(name: str, values: pa.ChunkedArray) -> Expression:
+    found = pc.min_max(values).as_py()
+    distinct = None
+    if len(values) <= FEW_VALUES:
+        distinct = [value for value in pc.unique(values).to_pylist() if value is not None]
+    return key_bounds((name,), found["min"], found["max"], distinct)
+
+
+def checked(source: Source, keys: Sequence[Key]) -> DataFrame:
+    """The rows of a source with `CHECK`."""
+    sf = functions()
+    return source.frame.withColumn(CHECK, sf.xxhash64(SOURCE_ROW, *(source.column(key.source) for key in keys)))
+
+
+class LookedUp(NamedTuple):
+    """What was found."""
+
+    matches: Matches
+    pairs: Pairs
+
+
+def look_up(target: DmlTarget, files: TargetFiles, keys: SourceKeys) -> LookedUp | None:
+    """The rows of files whose keys the source has, all of them to be updated. One Spark job.
 
     Args:
         target: the table.
         files: candidates.
-        source: its rows are read twice.
         keys: for which `can_look_up` holds.
 
     Returns:
-        None if that is not how to find them: the source has a key twice, or a file needs Spark's reader.
+        None if that is not how to find them: a key is in the source twice or in the table twice, or a file needs
+        Spark's reader.
     """
-    lookup = _lookup(target, source, keys)
+    lookup = lookup_of(keys.keys, keys.sources)
     if lookup is None:
         return None
+    if not len(files) or not len(lookup.places):
+        return LookedUp(Matches({}, 0, 0), NO_PAIRS)
     part = target.part(files, range(len(files)))
-    wanted = Wanted(Selection(columns=lookup.columns), True, False, {}, target.storage_options)
+    wanted = Wanted(Selection(columns=tuple(keys.keys.column_names)), True, False, {}, target.storage_options)
     plan, _, rows = planned_read(target.spark, part, wanted)
+    values = lookup.keys
 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield bitmap_batch(lookup.found(read_splits(plan, batches)))
+        yield values.found(read_splits(plan, batches))
 
     try:
         with explained_failures():
             splits = dealt_splits(target.spark, rows, private=True)
-            found = united(in_workers(splits, find, BITMAP_SCHEMA).collect())
+            found = in_workers(splits, find, FOUND_SCHEMA).collect()
     except UnreadableInPythonError:
         return None
-    source_rows = len(found.pop(SOURCE_NUMBER, ()))
-    return Matches({Fate.UPDATED: found} if found else {}, sum(map(len, found.values())), source_rows)
-
-
-@dataclass(frozen=True)
-class _Lookup:
-    """The keys of the source; no two rows are equal."""
-
-    columns: tuple[str, ...]
-    """The columns of the table that they equal."""
-    keys: pa.Table
-    """By the names of these columns, and the number of each row."""
-
-    def found(self, batches: Iterator[pa.RecordBatch]) -> dict[int, BitMap64]:
-        """The positions of rows that have one of the keys, by the number of their file; and these rows of the source.
-
-        Args:
-            batches: rows of the table: the columns, file and position.
-        """
-        found: dict[int, BitMap64] = {}
-        for rows in _gathered(batches, max(_LOOKED_UP_ROWS, self.keys.num_rows)):
-            both = self._typed(rows).join(self.keys, list(self.columns), join_type="inner", use_threads=False)
-            add_positions(found, both.column(FILE_COLUMN), both.column(ROW_COLUMN))
-            add_positions(found, pa.repeat(SOURCE_NUMBER, both.num_rows), both.column(SOURCE_ROW))
-        return found
-
-    def _typed(self, rows: pa.Table) -> pa.Table:
-        """The rows with keys of the types that the source's have here."""
-        types = {name: self.keys.schema.field(name).type for name in self.columns}
-        return rows.cast(pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in rows.schema]))
-
-
-def _lookup(target: DmlTarget, source: Source, keys: Sequence[Key]) -> _Lookup | None:
-    """The keys of the source, without those that equal nothing; None if rows are alike."""
-    schema = target.snapshot.schema
-    columns = tuple(schema.field(key.target[0]).name for key in keys)
-    found = source.frame.select(*(source.column(key.source).alias(f"k{n}") for n, key in enumerate(keys))).toArrow()
-    types = [_key_type(schema.field(name).type) for name in columns]
-    arrays: list[Any] = [found.column(n).cast(type_) for n, type_ in enumerate(types)]
-    table = pa.table(dict(zip(columns, arrays, strict=True)))
-    table = table.filter(reduce(pc.and_, [pc.is_valid(array) for array in arrays]))
-    if table.group_by(list(columns)).aggregate([]).num_rows < table.num_rows:
+    pairs = pairs_of_found(found, lookup)
+    if pairs is None:
         return None
-    return _Lookup(columns, table.append_column(SOURCE_ROW, int32s(range(table.num_rows))))
+    positions = united(found)
+    count = len(pairs.sources)
+    return LookedUp(Matches({Fate.UPDATED: positions} if positions else {}, count, count), pairs)
+
+
+def routed(job: ColumnJob, rows: DataFrame, pairs: Pairs) -> DataFrame:
+    """Rows of an upsert, packed for a job: those that match, with the places of the rows that they match, and new ones.
+
+    Args:
+        job: for which they are packed.
+        rows: the table's columns, `SOURCE_ROW` and `CHECK`.
+        pairs: which of the rows match; without any, all of them are new.
+    """
+    dealer, columns = job.dealer, list(job.columns)
+
+    def route(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        total = Sum()
+        for hand, table in enumerate(gathered(batches), task_number()):
+            total += Sum.of(table.column(CHECK).to_numpy())
+            is_match, places = pairs.places(table.column(SOURCE_ROW).to_numpy())
+            if len(places):
+                values = table.select(columns).filter(pa.array(is_match))
+                located = values.add_column(0, ROW_COLUMN, pa.array(pairs.rows[places]))
+                yield from dealer.packs(pairs.files[places], located)
+            if len(places) < table.num_rows:
+                yield from dealer.new_packs(table.drop_columns([SOURCE_ROW, CHECK]).filter(pa.array(~is_match)), hand)
+        yield dealer.sum_pack(total)
+
+    return in_workers(rows, route, PACKS_SCHEMA)
 
 
 def _key_type(type_: DataType) -> pa.DataType | None:
@@ -134,14 +194,3 @@ def _key_type(type_: DataType) -> pa.DataType | None:
     if type_ in INTEGRAL:
         return pa.int64()
     return type_to_arrow(type_) if type_ in (STRING, DATE) else None
-
-
-def _gathered(batches: Iterator[pa.RecordBatch], min_rows: int) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(one.num_rows for one in held) >= min_rows:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)

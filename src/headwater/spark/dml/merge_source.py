@@ -30,6 +30,7 @@ from headwater.log.schema import (
 from headwater.log.schema.lookup import resolve
 from headwater.spark.columns import quoted
 from headwater.spark.functions import functions, is_connect, observation
+from headwater.spark.jvm import jvm_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -43,10 +44,11 @@ SOURCE_ROW = "__headwater_source_row"
 """The number of a row of the source."""
 INTEGRAL = (BYTE, SHORT, INTEGER, LONG)
 _ORDERED = (BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ, STRING)
-_FEW_VALUES = 100
+FEW_VALUES = 100
 """Up to this many distinct values of a key, files are skipped by each of them, not only by the bounds."""
 _STABLE_NODES = frozenset({"SubqueryAlias", "LocalRelation", "Range"})
-_VALUE_BYTES = 16
+_CHEAP_NODES = _STABLE_NODES | {"Project", "Filter"}
+VALUE_BYTES = 16
 """What a value takes in a row of Spark's, roughly."""
 
 
@@ -132,25 +134,39 @@ class FactsWanted:
         bounds = [_bounds(source, key, answer, number) for number, key in enumerate(self.bounded)]
         return SourceFacts(
             rows,
-            size_bytes=rows * _VALUE_BYTES * (len(self.schema.fields) + 1) + text_bytes,
-            key_bytes=rows * _VALUE_BYTES * (len(self.keys) + 1) + (0 if numeric else text_bytes),
+            size_bytes=rows * VALUE_BYTES * (len(self.schema.fields) + 1) + text_bytes,
+            key_bytes=rows * VALUE_BYTES * (len(self.keys) + 1) + (0 if numeric else text_bytes),
             bounds=tuple(bounds) if rows else (Constant(False),),
         )
 
 
 def _bounds(source: Source, key: Key, answer: Callable[[str], Any], number: int) -> Expression:
-    column = Column(key.target)
     try:
         low, high = (_plain(answer(f"{name}{number}")) for name in ("min", "max"))
     except (ValueError, OverflowError):
         return Constant(True)  # beyond Python's calendar
+    distinct = None
+    if low is not None and answer(f"values{number}") <= FEW_VALUES:
+        values = source.frame.select(source.column(key.source).alias("value")).distinct().limit(2 * FEW_VALUES)
+        found = [_plain(value) for value in values.toArrow().column("value").to_pylist() if value is not None]
+        distinct = found if len(found) < 2 * FEW_VALUES else None
+    return key_bounds(key.target, low, high, distinct)
+
+
+def key_bounds(target: tuple[str, ...], low: Any, high: Any, distinct: list[Any] | None) -> Expression:
+    """What must hold of a column of the target that equals one of the source.
+
+    Args:
+        target: the column.
+        low: the source's smallest value; None if it has none but nulls, which equal nothing.
+        high: the largest.
+        distinct: all of them, if they are few.
+    """
     if low is None:
-        return Constant(False)  # nothing but nulls, which equal nothing
-    if answer(f"values{number}") <= _FEW_VALUES:
-        values = source.frame.select(source.column(key.source).alias("value")).distinct().limit(2 * _FEW_VALUES)
-        distinct = [_plain(value) for value in values.toArrow().column("value").to_pylist() if value is not None]
-        if len(distinct) < 2 * _FEW_VALUES:
-            return In(column, tuple(Literal(value) for value in sorted(distinct)))
+        return Constant(False)
+    column = Column(target)
+    if distinct is not None:
+        return In(column, tuple(Literal(value) for value in sorted(distinct)))
     return And((Compare(">=", column, Literal(low)), Compare("<=", column, Literal(high))))
 
 
@@ -182,25 +198,46 @@ def materialized(source: Source, df: DataFrame, wanted: FactsWanted) -> Iterator
     in_passing = observation(df) if wanted.is_plain and not is_connect(df) else None
     frame = source.frame if in_passing is None else source.frame.observe(in_passing, *wanted.columns(source))
     kept = frame.localCheckpoint(eager=True)
-    try:
+    with released(kept):
         source = replace(source, frame=kept)
         yield source, wanted.ask(source) if in_passing is None else wanted.facts(source, in_passing.get.__getitem__)
-    finally:
-        _release(kept)
+
+
+def cheap_bytes(df: DataFrame) -> int | None:
+    """How large a DataFrame is that costs little more than its files to compute; None if it may cost more.
+
+    By Spark's estimate, which knows nothing of compression.
+    """
+    if is_connect(df):
+        return None
+    execution = df._jdf.queryExecution()
+    plan = execution.analyzed()
+    patterns = jvm_of(df.sparkSession).static("org.apache.spark.sql.catalyst.trees.TreePattern")
+    is_computed = plan.containsPattern(patterns.PYTHON_UDF()) or plan.containsPattern(patterns.SCALA_UDF())
+    if is_computed or not plan.deterministic() or not all(map(_is_cheap_node, _nodes(plan))):
+        return None
+    return int(str(execution.optimizedPlan().stats().sizeInBytes()))
+
+
+def _is_cheap_node(node: Any) -> bool:
+    if node.getClass().getSimpleName() == "LogicalRelation":
+        return bool(node.relation().getClass().getSimpleName() == "HadoopFsRelation")
+    return node.nodeName() in _CHEAP_NODES
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    """A plan and all that is below it."""
+    yield plan
+    children = plan.children()
+    for place in range(children.size()):
+        yield from _nodes(children.apply(place))
 
 
 def is_stable(df: DataFrame) -> bool:
     """Whether a DataFrame is surely the same when it is computed again: local data, a range, one version of a table."""
     if is_connect(df):
         return False
-    pending = [df._jdf.queryExecution().analyzed()]
-    while pending:
-        node = pending.pop()
-        if not _is_stable_node(node):
-            return False
-        children = node.children()
-        pending += [children.apply(i) for i in range(children.size())]
-    return True
+    return all(map(_is_stable_node, _nodes(df._jdf.queryExecution().analyzed())))
 
 
 def _is_stable_node(node: Any) -> bool:
@@ -215,12 +252,14 @@ def _is_stable_node(node: Any) -> bool:
     return name in _STABLE_NODES
 
 
-def _release(kept: DataFrame) -> None:
-    """Let go of materialised rows. On Spark Connect the server does when the DataFrame is gone."""
-    if is_connect(kept):
-        return
-    plan = kept._jdf.queryExecution().analyzed()
-    plan.rdd().unpersist(False)
+@contextmanager
+def released(kept: DataFrame) -> Iterator[None]:
+    """Let go of materialised rows in the end. On Spark Connect the server does when the DataFrame is gone."""
+    try:
+        yield
+    finally:
+        if not is_connect(kept):
+            kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
 def _plain(value: Any) -> Any:

@@ -7,9 +7,10 @@ Rows that the source matches get theirs in a view of both sides; rows that it do
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
+from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
 from headwater.log.schema import LONG, VOID, StructType
 from headwater.spark.assignment import spark_type
 from headwater.spark.column_values import computed, generation_check
@@ -59,11 +60,27 @@ class Updates:
             if clause.when is when and clause.action is Action.UPDATE
         }
 
-    def rows(self, view: Joined) -> DataFrame:
+    @cached_property
+    def changed(self) -> tuple[str, ...]:
+        """The columns of the table that may get other values."""
+        sf = functions()
+        clauses = (*self.of(When.MATCHED).values(), *self.of(When.NOT_MATCHED_BY_SOURCE).values())
+        assigned = [a.path[0] for clause in clauses for a in self.columns.assignments(clause, sf.col)]
+        names = dict.fromkeys((*assigned, *self.columns.filled.generated))
+        return tuple(name for name in names if self.columns.table.field(name).type != VOID)
+
+    def located_values(self, view: Joined) -> DataFrame:
+        """New values of the updated rows: nothing but the columns that may change, and where each row is."""
+        sf = functions()
+        rows = self.rows(view, (FILE_COLUMN, ROW_COLUMN))
+        return rows.select(FILE_COLUMN, ROW_COLUMN, *(sf.col(quoted(name)) for name in self.changed))
+
+    def rows(self, view: Joined, located: tuple[str, ...] = ()) -> DataFrame:
         """The updated rows: the table's columns, and those of row tracking, where the table has them.
 
         Args:
             view: the rows to update, joined with the source; with rows that match nothing, if clauses are for them.
+            located: columns that say where a row is and shall be kept: rows that break a rule have no place.
         """
         sf = functions()
         stored = StructType([field for field in self.columns.table.fields if field.type != VOID])
@@ -84,12 +101,14 @@ class Updates:
             chosen = {name: _by_clause(name, values, default) for name, default in new.items()}
         else:
             chosen = {f.name: sf.col(quoted(_NEW + f.name)) for f in stored.fields}
-        tracked = [ROW_ID, ROW_COMMIT_VERSION] if self.tracks_rows else []
-        no_version = sf.lit(None).cast(spark_type(LONG)).alias(ROW_COMMIT_VERSION)
-        ids = [view.target[ROW_ID], no_version] if self.tracks_rows else []
-        frame = frame.select(*(value.alias(name) for name, value in chosen.items()), *ids, sf.col(CLAUSE))
-        frame = self._generated(frame, stored, given, [*tracked, CLAUSE])
-        return self._checked(frame, stored, given, [*tracked, CLAUSE]).drop(CLAUSE)
+        hidden = {name: view.target[name] for name in located}
+        if self.tracks_rows:
+            no_version = sf.lit(None).cast(spark_type(LONG)).alias(ROW_COMMIT_VERSION)
+            hidden |= {ROW_ID: view.target[ROW_ID], ROW_COMMIT_VERSION: no_version}
+        columns = [value.alias(name) for name, value in chosen.items()]
+        frame = frame.select(*columns, *hidden.values(), sf.col(CLAUSE))
+        frame = self._generated(frame, stored, given, [*hidden, CLAUSE])
+        return self._checked(frame, stored, given, [*hidden, CLAUSE], next(iter(located), None)).drop(CLAUSE)
 
     def _matched(self, view: Joined) -> DataFrame:
         """The pairs that an UPDATE clause acts on, and rows that match nothing."""
@@ -139,7 +158,9 @@ class Updates:
             columns.append(value.alias(field.name))
         return frame.select(*columns, *(sf.col(name) for name in also))
 
-    def _checked(self, frame: DataFrame, stored: StructType, given: Values, also: list[str]) -> DataFrame:
+    def _checked(
+        self, frame: DataFrame, stored: StructType, given: Values, also: list[str], carrier: str | None
+    ) -> DataFrame:
         protocol, configuration = self.definition.protocol, self.definition.metadata.configuration
         assigned = {name for values in given.values() for name in values}
         checks = null_checks(stored)
@@ -149,7 +170,7 @@ class Updates:
             if name in assigned
         ]
         checks += [rule.check(stored) for rule in sql_rules(protocol, configuration, stored)]
-        return with_checks(frame, stored, checks, also)
+        return with_checks(frame, stored, checks, also, carrier)
 
 
 def _by_clause(name: str, values: Values, default: Column) -> Column:

@@ -274,6 +274,10 @@ class DmlTarget:
         """Add change data files."""
         self.transaction.add_changes(changes)
 
+    def reads(self, files: TargetFiles, numbers: Iterable[int]) -> None:
+        """The result depends on rows of files: until the commit nobody else may remove them."""
+        self.transaction.reads_paths(files.paths[number] for number in numbers)
+
     def remove(self, files: TargetFiles, numbers: Iterable[int]) -> None:
         """Remove whole files: all their rows are gone, or are in new files."""
         old = files.take(numbers)

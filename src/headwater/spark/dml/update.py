@@ -2,7 +2,7 @@
 
 With deletion vectors (`delta.enableDeletionVectors`) the old rows are marked as deleted, and the new ones are written
 to files of their own. Otherwise the files that hold them are written again: only the columns that are set, where rows
-can stay in their places (`headwater.spark.dml.column_update`). Rows keep their ids either way.
+can stay in their places (`headwater.spark.dml.column_job`). Rows keep their ids either way.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from headwater.features.file_statistics import num_records
 from headwater.log.row_changes import RowPlan
 from headwater.spark.change_files import CHANGE_TYPE
 from headwater.spark.columns import quoted
-from headwater.spark.dml.column_update import update_columns
+from headwater.spark.dml.column_job import ColumnJob, can_change_columns
 from headwater.spark.dml.condition import read_condition
 from headwater.spark.dml.metrics import file_metrics, vector_metrics
 from headwater.spark.dml.target import HIDDEN_COLUMNS, DmlTarget
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from headwater.log.actions import Add, AddCdcFile
-    from headwater.spark.dml.column_update import UpdatedFiles
     from headwater.spark.dml.target_files import TargetFiles
     from headwater.spark.dml.touched import Touched
     from headwater.spark.dml.updated_rows import Update
@@ -77,11 +76,8 @@ def update(
         target.check_may_change()
         understood = read_condition(target, condition, alias)
         change = read_update(target, understood, values)
-        began_ms = target.elapsed_ms()
-        written = update_columns(change)
-        if written is None:
-            return _updated(change, find_touched(target, understood))
-        return _updated_in_place(change, written, began_ms)
+        metrics = _updated_in_place(change)
+        return _updated(change, find_touched(target, understood)) if metrics is None else metrics
 
 
 @dataclass(frozen=True)
@@ -94,18 +90,33 @@ class _Files:
     """Files with nothing but rows that stay as they are."""
 
 
-def _updated_in_place(change: Update, written: UpdatedFiles, began_ms: int) -> dict[str, int]:
+def _updated_in_place(change: Update) -> dict[str, int] | None:
+    """Write only the columns that change, and commit; None if this way is closed, and nothing was done."""
     target = change.target
-    target.remove(written.files, written.numbers)
-    target.add(written.new)
+    partitions = {name.lower() for name in target.snapshot.partition_columns}
+    if not can_change_columns(target) or any(name.lower() in partitions for name in change.changed):
+        return None
+    if change.condition.given is None and 2 * len(change.changed) > len(target.definition.schema.fields):
+        return None  # most of the table is written: Spark does that best by itself
+    began_ms = target.elapsed_ms()
+    files = target.candidates(change.condition.pruning)
+    if not len(files) or files.table.column("deletionVector").null_count < len(files):
+        return None
+    job = ColumnJob(target, files, range(len(files)), change.changed)
+    written = job.run(job.located(change.located_values(change.condition.filtered(target.rows(files)))))
+    if written is None:
+        return None
+    target.reads(files, written.numbers)
+    target.remove(files, written.replaced)
+    target.add(written.changed)
     own_metrics = {
-        **file_metrics(written.files, written.numbers, written.new, []),
-        "numUpdatedRows": written.num_rows,
-        "numCopiedRows": sum(num_records(add) or 0 for add in written.new) - written.num_rows,
+        **file_metrics(files, written.replaced, written.changed, []),
+        "numUpdatedRows": written.num_updated,
+        "numCopiedRows": written.num_copied,
         "scanTimeMs": 0,  # rows are found while the others are written
         "rewriteTimeMs": target.elapsed_ms() - began_ms,
     }
-    return _committed(change, own_metrics, written.files, written.numbers)
+    return _committed(change, own_metrics, files, written.replaced)
 
 
 def _committed(change: Update, own_metrics: dict[str, int], files: TargetFiles, removed: list[int]) -> dict[str, int]:
@@ -114,7 +125,7 @@ def _committed(change: Update, own_metrics: dict[str, int], files: TargetFiles, 
     def metrics(planned: RowPlan) -> dict[str, int]:
         return {**own_metrics, **vector_metrics(planned, files, removed)}
 
-    if not own_metrics["numRemovedFiles"]:
+    if not own_metrics["numUpdatedRows"]:
         return metrics(RowPlan())
     predicate = [] if change.condition.given is None else [change.condition.text]
     return change.target.commit({"predicate": predicate}, metrics)

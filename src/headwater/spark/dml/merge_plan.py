@@ -1,0 +1,199 @@
+"""A MERGE that is understood: target and source, what the clauses do, which files may match, which way is open."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from headwater.features.table_changes import set_table
+from headwater.log.expressions import Constant, Expression, Or, and_
+from headwater.spark.column_values import filled_columns
+from headwater.spark.dml.column_job import ColumnJob, can_change_columns
+from headwater.spark.dml.column_sql import condition_sql
+from headwater.spark.dml.merge_clauses import Action, When
+from headwater.spark.dml.merge_columns import MergeColumns, evolved_table
+from headwater.spark.dml.merge_condition import Sides, understand
+from headwater.spark.dml.merge_inserts import Inserts
+from headwater.spark.dml.merge_keyed import CHECK, can_look_up, checked, is_exact
+from headwater.spark.dml.merge_source import SOURCE_ROW, Source
+from headwater.spark.dml.merge_updates import Updates
+from headwater.spark.dml.merge_view import check_conditions, joined
+from headwater.spark.dml.target_files import TargetFiles
+from headwater.spark.read_filter import prunable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+
+    from headwater.features.table_changes import TableDefinition
+    from headwater.spark.dml.merge_clauses import Clause, SqlOrColumn
+    from headwater.spark.dml.merge_condition import Understood
+    from headwater.spark.dml.merge_matches import Matches
+    from headwater.spark.dml.merge_request import MergeRequest
+    from headwater.spark.dml.merge_source import SourceFacts
+    from headwater.spark.dml.merge_view import Joined
+    from headwater.spark.dml.target import DmlTarget
+
+_BROADCAST_SETTING = "spark.sql.autoBroadcastJoinThreshold"
+NEW_BYTES_IN_PASSING = 2**30
+"""More new rows than that are worth a job of their own, in which Spark finds out how many belong into a file."""
+
+
+@dataclass(frozen=True)
+class MergePlan:
+    """A merge that is understood. Use `MergePlan.of`."""
+
+    target: DmlTarget
+    source: Source
+    request: MergeRequest
+    definition: TableDefinition
+    """The table after the merge."""
+    columns: MergeColumns
+
+    @classmethod
+    def of(cls, target: DmlTarget, request: MergeRequest) -> MergePlan:
+        """Understand what is asked for; the transaction knows then how the schema of the table grows."""
+        source = Source.of(request.source)
+        definition, evolves = evolved_table(
+            target, source.schema, request.clauses, request.alias, evolves=request.evolves
+        )
+        set_table(target.transaction, definition)
+        filled = filled_columns(definition.protocol, definition.schema)
+        columns = MergeColumns(definition.schema, request.alias, source.schema, filled, evolves)
+        return cls(target, source, request, definition, columns)
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        """Of the request."""
+        return self.request.clauses
+
+    @cached_property
+    def updates(self) -> Updates:
+        """The UPDATE clauses."""
+        return Updates(self.clauses, self.columns, self.definition, self.target.tracks_rows)
+
+    @cached_property
+    def inserts(self) -> Inserts:
+        """The INSERT clauses."""
+        return Inserts(self.clauses, self.columns, self.definition, self.target.uri)
+
+    @cached_property
+    def is_upsert(self) -> bool:
+        """Whether each row of the source is a row of the result as it is, unless it matches several of the table's.
+
+        Then nothing of the old rows is needed, and it does not matter which rows of the source are new.
+        """
+        kinds = {(clause.when, clause.action) for clause in self.clauses}
+        is_star = all(clause.is_star and clause.condition is None for clause in self.clauses)
+        given = {name.lower() for name in self.source.schema.names}
+        is_whole = all(field.name.lower() in given for field in self.columns.table.fields)
+        keeps_parts = self.columns.evolves or self.target.tracks_rows or self.target.records_changes
+        return (
+            kinds == {(When.MATCHED, Action.UPDATE), (When.NOT_MATCHED, Action.INSERT)}
+            and is_star
+            and is_whole
+            and not keeps_parts
+            and not self.columns.filled.names
+        )
+
+    @cached_property
+    def is_keyed(self) -> bool:
+        """Whether it is an upsert by keys that can be looked up, and sent to all executors if they are not too many."""
+        is_keys = self.is_upsert and self.understood.is_keys and self.broadcast_bytes > 0
+        return is_keys and can_look_up(self.target, self.source, self.understood.keys)
+
+    @cached_property
+    def keyed_rows(self) -> DataFrame:
+        """If it is keyed: the rows of the source as those of the table, with `SOURCE_ROW` and `CHECK`."""
+        return self.inserts.rows(checked(self.source, self.understood.keys), None, (SOURCE_ROW, CHECK)).frame
+
+    @cached_property
+    def understood(self) -> Understood:
+        """What the condition says."""
+        return self._understood(self.request.condition, self.source.schema.names)
+
+    @cached_property
+    def broadcast_bytes(self) -> int:
+        """How much Spark sends to all executors; nothing if that is 0 or less."""
+        text = str(self.target.spark.conf.get(_BROADCAST_SETTING))
+        digits = text.removesuffix("b").removesuffix("B")
+        return int(digits) if digits.lstrip("-").isdigit() else 10 * 2**20
+
+    def view(self, rows: DataFrame, *, is_small: bool) -> Joined:
+        """Rows of the target with those of the source that match them."""
+        alias = self.request.alias
+        return joined(
+            rows if alias is None else rows.alias(alias),
+            self.source.frame,
+            self.request.condition,
+            keeps_target=self.request.has(When.NOT_MATCHED_BY_SOURCE),
+            is_small=is_small,
+        )
+
+    def check(self) -> None:
+        """Look at all conditions and values, over no rows, before any job runs."""
+        nothing = TargetFiles(self.target.snapshot, self.target.snapshot.files(Constant(False)))
+        view = self.view(self.target.rows(nothing), is_small=False)
+        check_conditions(view.frame, self.clauses, When.MATCHED)
+        check_conditions(view.target, self.clauses, When.NOT_MATCHED_BY_SOURCE)
+        check_conditions(self.source.frame, self.clauses, When.NOT_MATCHED)
+        # An upsert gives the same values to old rows as to new ones.
+        if any(clause.action is Action.UPDATE for clause in self.clauses) and not self.is_upsert:
+            assert self.updates.rows(view).schema is not None
+        if self.is_keyed:
+            assert self.keyed_rows.schema is not None
+        elif self.request.has(When.NOT_MATCHED):
+            assert self.inserts.rows(self.source.frame, None).frame.schema is not None
+
+    # --- which files ---------------------------------------------------------------------------------
+
+    def candidates(self, facts: SourceFacts) -> TargetFiles:
+        """The files with rows that may match, or that a clause for rows that do not may act on."""
+        matching = and_(self._prunable(self.understood), *facts.bounds)
+        others = [
+            Constant(True) if clause.condition is None else self._prunable(self._understood(clause.condition))
+            for clause in self.clauses
+            if clause.when is When.NOT_MATCHED_BY_SOURCE
+        ]
+        return self.target.candidates(Or((matching, *others)) if others else matching)
+
+    def _understood(self, condition: SqlOrColumn, source_columns: Sequence[str] = ()) -> Understood:
+        sides = Sides.of(self.target.snapshot.schema, self.request.alias, source_columns)
+        return understand(condition_sql(condition), sides)
+
+    def _prunable(self, understood: Understood) -> Expression:
+        if understood.on_target is None:
+            return Constant(True)
+        return prunable(self.target.spark, understood.on_target, self.target.snapshot.schema)
+
+    # --- which way -----------------------------------------------------------------------------------
+
+    def column_job(self, files: TargetFiles, matches: Matches, facts: SourceFacts) -> ColumnJob | None:
+        """A job that gives rows new values where they are; None if they are to be written elsewhere."""
+        touched = matches.updated
+        if not touched or matches.deleted or not can_change_columns(self.target):
+            return None
+        partitions = {name.lower() for name in self.target.snapshot.partition_columns}
+        changed = [name for name in self.updates.changed if name not in self._equal_columns]
+        stays = not any(name.lower() in partitions for name in changed)
+        sizes = [files.physical_rows[number] for number in touched]
+        # Where most rows change, it is quicker to write them anew and to copy the others.
+        is_sparse = None in sizes or 2 * sum(map(len, touched.values())) <= sum(size or 0 for size in sizes)
+        unmatched = facts.rows - (matches.source_rows or 0)
+        has_inserts = self.request.has(When.NOT_MATCHED)
+        new_bytes = max(1, facts.size_bytes * unmatched // max(1, facts.rows)) if has_inserts else 0
+        is_possible = stays and is_sparse and all(files.vectors[number] is None for number in touched)
+        if not is_possible or new_bytes > NEW_BYTES_IN_PASSING:
+            return None
+        return ColumnJob(self.target, files, sorted(touched), changed, new_bytes)
+
+    @cached_property
+    def _equal_columns(self) -> frozenset[str]:
+        """Columns of the table to which clauses assign what they equal anyway."""
+        is_star = all(clause.is_star for clause in self.clauses if clause.action is Action.UPDATE)
+        if not is_star or self.request.has(When.NOT_MATCHED_BY_SOURCE):
+            return frozenset()
+        keys = [key for key in self.understood.keys if is_exact(self.target, self.source, key)]
+        return frozenset(key.target[0] for key in keys if key.target[0].lower() == key.source.lower())

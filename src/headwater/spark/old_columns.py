@@ -1,0 +1,154 @@
+"""A column of a data file, of which some values are to become others: do they, and what does it come to?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from headwater.log.schema import STRING
+from headwater.spark.arrow_rows import conform, find_column, row_type
+from headwater.spark.file_columns import to_file_batch
+from headwater.spark.python_reader import batch_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from headwater.log.parquet import ParquetObject
+    from headwater.log.schema import MappingMode
+    from headwater.spark.file_plan import FilePlan
+
+    Positions = np.ndarray[tuple[int], np.dtype[np.int64]]
+
+_LOOKED_AT_ROWS = 16_384
+"""At a time: where many values change, one of the first does."""
+_LENGTH_BYTES = 4
+"""What the length of a text takes in a file."""
+
+
+class Part(NamedTuple):
+    """Some rows of a column."""
+
+    old: pa.Array
+    """The values that they have."""
+    places: Positions
+    """Those of them that get others."""
+    new: pa.Array
+    """The others."""
+
+    def replaced(self) -> pa.Array:
+        """The values that they have from now on."""
+        if not len(self.places):
+            return self.old
+        if len(self.places) == len(self.old):
+            return self.new
+        if pa.types.is_nested(self.old.type):
+            order = np.arange(len(self.old))
+            order[self.places] = len(self.old) + np.arange(len(self.places))
+            return pa.concat_arrays([self.old, self.new]).take(pa.array(order))
+        mask = np.zeros(len(self.old), bool)
+        mask[self.places] = True
+        return pc.replace_with_mask(self.old, pa.array(mask), self.new)
+
+
+class OldColumn:
+    """A column of a file.
+
+    Args:
+        plan: how the column is written (`headwater.spark.column_files.plans_of_columns`).
+        file: the file, which need not have it.
+        mode: how the table maps its columns.
+    """
+
+    def __init__(self, plan: FilePlan, file: ParquetObject, mode: MappingMode) -> None:
+        self._plan = plan
+        self._file = file
+        self._mode = mode
+        self._field = plan.schema.fields[0]
+        self._source = find_column(self._field, list(file.schema), mode)
+        self.schema = plan.file_schema.to_arrow()
+        sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
+        self._starts = np.cumsum([0, *sizes]).tolist()
+
+    @property
+    def name(self) -> str | None:
+        """What it is called in the file; None if the file does not have it."""
+        return None if self._source is None else self._source.name
+
+    def in_file(self, values: pa.RecordBatch) -> pa.Array:
+        """Values of the table's rows, as files have them."""
+        return to_file_batch(values, self._plan, self.schema).column(0)
+
+    def differs(self, rows: Positions, new: pa.Array) -> bool:
+        """Whether new values of some rows are surely not those that they have; in doubt they are not.
+
+        Args:
+            rows: the positions of the rows, ascending.
+            new: from `in_file`.
+        """
+        if self._source is None or pa.types.is_nested(new.type):
+            return True
+        for group, first_row in enumerate(self._starts[:-1]):
+            begin, end = np.searchsorted(rows, [first_row, self._starts[group + 1]])
+            if begin < end and not self._has(group, rows[begin:end] - first_row, new.slice(begin, end - begin)):
+                return True
+        return False
+
+    def groups(self, rows: Positions, new: pa.Array) -> Iterator[Iterator[Part]]:
+        """The column with new values of some rows, by row groups, which may be large."""
+        return (self._parts(group, first_row, rows, new) for group, first_row in enumerate(self._starts[:-1]))
+
+    def _has(self, group: int, places: Positions, new: pa.Array) -> bool:
+        """Whether rows of a row group have certain values."""
+        assert self._source is not None
+        name = self._source.name
+        dictionaries = (name,) if self._has_dictionary(group, name, new) else ()
+        first_row = 0
+        # Not validated: what equals new values is sound, and what does not is read again.
+        size = min(_LOOKED_AT_ROWS, batch_rows(self._file, group))
+        for batch in self._file.batches([name], [group], size, validate=False, dictionaries=dictionaries):
+            begin, end = np.searchsorted(places, [first_row, first_row + batch.num_rows])
+            picked = batch.column(name).take(pa.array(places[begin:end] - first_row))
+            picked = picked.dictionary_decode() if pa.types.is_dictionary(picked.type) else picked
+            if not _is_same(self._conformed(picked), new.slice(begin, end - begin)):
+                return False
+            first_row += batch.num_rows
+        return True
+
+    def _has_dictionary(self, group: int, name: str, new: pa.Array) -> bool:
+        """Whether texts take so little of the file that most of them must be numbers of a dictionary."""
+        if self._field.type != STRING:
+            return False
+        written_out = _LENGTH_BYTES + (pc.mean(pc.binary_length(new)).as_py() or 0)
+        return 2 * self._file.bytes_per_value(group, name) < written_out
+
+    def _parts(self, group: int, first_row: int, rows: Positions, new: pa.Array) -> Iterator[Part]:
+        for old in self._values(group):
+            begin, end = np.searchsorted(rows, [first_row, first_row + len(old)])
+            yield Part(old, rows[begin:end] - first_row, new.slice(begin, end - begin))
+            first_row += len(old)
+
+    def _values(self, group: int) -> Iterator[pa.Array]:
+        """The values that a row group has, null if it does not have the column."""
+        if self._source is None:
+            count = self._starts[group + 1] - self._starts[group]
+            yield self._conformed(pa.nulls(count, row_type(self._field.type)))
+            return
+        for batch in self._file.batches([self._source.name], [group], batch_rows(self._file, group)):
+            # By its name, which Arrow takes for a path as well if it has dots.
+            yield self._conformed(batch.column(self._source.name))
+
+    def _conformed(self, values: pa.Array) -> pa.Array:
+        """Values that the file has, as files have them now."""
+        conformed = conform(values, self._field.type, self._mode)
+        return self.in_file(pa.RecordBatch.from_arrays([conformed], names=[self._field.name]))
+
+
+def _is_same(old: pa.Array, new: pa.Array) -> bool:
+    """Whether values are the same to the last bit."""
+    if pa.types.is_floating(old.type):  # there are two zeros, and many that are no number
+        bits = {32: pa.int32(), 64: pa.int64()}[old.type.bit_width]
+        old, new = old.view(bits), new.view(bits)
+    return bool(old.equals(new))

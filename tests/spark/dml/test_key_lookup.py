@@ -1,0 +1,139 @@
+"""Keys looked up by Arrow and NumPy, against plain dictionaries."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
+from headwater.log.schema import STRING
+from headwater.spark.dml.key_lookup import JoinLookup, NumberLookup, Pairs, lookup_of, pairs_of_found
+from headwater.spark.dml.row_packs import NEW_ROWS, Dealer, Sum, gathered
+from headwater.spark.file_plan import PartitionColumn
+from headwater.spark.workers import unpacked
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NUMBERS = st.one_of(st.none(), st.integers(-4, 9), st.sampled_from([-(2**63), 2**63 - 1]))
+TEXTS = st.one_of(st.none(), st.sampled_from(["", "a", "A", "ä", "\U0001f600"]))
+DAYS = st.one_of(st.none(), st.dates(dt.date(1582, 1, 1), dt.date(1582, 1, 6)))
+KINDS = {
+    "number": (st.tuples(NUMBERS), [pa.int64()]),
+    "date": (st.tuples(DAYS), [pa.date32()]),
+    "text": (st.tuples(TEXTS), [pa.string()]),
+    "both": (st.tuples(NUMBERS, TEXTS), [pa.int64(), pa.string()]),
+}
+
+
+def table_of(keys: list[tuple[Any, ...]], types: list[pa.DataType]) -> pa.Table:
+    columns = zip(*keys, strict=True) if keys else ([] for _ in types)
+    arrays = [pa.array(list(column), type_) for column, type_ in zip(columns, types, strict=True)]
+    return pa.table(dict(zip("kl", arrays, strict=False)))
+
+
+def located(rows: pa.Table, size: int) -> Iterator[pa.RecordBatch]:
+    """Rows of files of that many rows each, as a task reads them."""
+    places = np.arange(rows.num_rows)
+    files = rows.append_column(FILE_COLUMN, pa.array((places // size).astype(np.int32)))
+    yield from files.append_column(ROW_COLUMN, pa.array(places % size)).to_batches(max_chunksize=3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+def test_each_row_of_the_source_finds_the_row_with_its_key(kind: str, data: st.DataObject) -> None:
+    strategy, types = KINDS[kind]
+    coming = data.draw(st.lists(strategy, max_size=8))
+    there = data.draw(st.lists(strategy, max_size=12))
+    sources = np.arange(len(coming), dtype=np.int64) * 2**33  # as if each row were in a partition of its own
+
+    lookup = lookup_of(table_of(coming, types), sources)
+
+    own = [key for key in coming if None not in key]
+    if len(set(own)) < len(own):
+        assert lookup is None
+        return
+    assert lookup is not None
+    if not own:
+        assert not len(lookup.places)
+        return
+    assert isinstance(lookup.keys, NumberLookup if kind in ("number", "date") else JoinLookup)
+    batches = list(located(table_of(there, types), 5))
+    half = len(batches) // 2
+    found = [row for part in (batches[:half], batches[half:]) for row in lookup.keys.found(iter(part)).to_pylist()]
+    pairs = pairs_of_found(found, lookup)
+
+    expected = {
+        (int(source), place // 5, place % 5)
+        for source, key in zip(sources, coming, strict=True)
+        for place, other in enumerate(there)
+        if None not in key and key == other
+    }
+    if len({source for source, _, _ in expected}) < len(expected):
+        assert pairs is None
+    else:
+        assert pairs is not None
+        assert set(zip(*(column.tolist() for column in pairs), strict=True)) == expected
+        assert np.all(np.diff(pairs.sources) > 0)
+
+
+def test_rows_that_match_are_told_from_others() -> None:
+    pairs = Pairs(np.array([3, 7, 9]), np.array([0, 1, 0]), np.array([30, 70, 90]))
+    is_match, places = pairs.places(np.array([0, 3, 4, 9, 10]))
+    assert is_match.tolist() == [False, True, False, True, False]
+    assert pairs.rows[places].tolist() == [30, 90]
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1)), st.integers(0, 20))
+def test_sums_do_not_depend_on_the_order_and_tell_rows_apart(hashes: list[int], cut: int) -> None:
+    whole = Sum.of(np.array(hashes, np.int64))
+    parts = [Sum.of(np.array(part, np.int64)) for part in (hashes[cut:], hashes[:cut])]
+    assert parts[0] + parts[1] == whole
+    assert Sum.of(np.array([*hashes, 5], np.int64)) != whole
+
+
+def test_rows_are_packed_for_the_task_that_has_their_file() -> None:
+    dealer = Dealer(np.array([2, 5, 8], np.int32), num_tasks=2, num_new_tasks=1)
+    rows = pa.table({"row": [9, 1, 4, 0], "v": ["a", "b", "c", "d"]})
+
+    packs = list(dealer.packs(np.array([8, 2, 8, 5], np.int32), rows))
+
+    found = {
+        (pack["task"][0].as_py(), pack["file"][0].as_py()): unpacked(pack["rows"][0].as_py()).to_pylist()
+        for pack in packs
+    }
+    # Tasks with new rows come first; files are dealt out by their place, not by their number.
+    assert found == {
+        (1, 2): [{"row": 1, "v": "b"}],
+        (2, 5): [{"row": 0, "v": "d"}],
+        (1, 8): [{"row": 9, "v": "a"}, {"row": 4, "v": "c"}],
+    }
+
+
+def test_new_rows_of_a_partition_come_to_one_task_together() -> None:
+    dealer = Dealer(np.array([0], np.int32), 1, num_new_tasks=3, partitions=(PartitionColumn("p", "p", STRING),))
+    rows = pa.table({"id": [1, 2, 3, 4, 5], "p": ["b", "a", None, "b", "a"]})
+
+    packs = [pack for hand in (0, 1) for pack in dealer.new_packs(rows, hand)]
+
+    assert {pack["file"][0].as_py() for pack in packs} == {NEW_ROWS}
+    by_partition: dict[str, list[int]] = {}
+    for pack in packs:
+        found = unpacked(pack["rows"][0].as_py())
+        assert len(set(found["p"].to_pylist())) == 1
+        by_partition.setdefault(pack["partition"][0].as_py(), []).append(pack["task"][0].as_py())
+    assert len(by_partition) == 3
+    assert all(len(set(tasks)) == 1 for tasks in by_partition.values())
+
+
+def test_batches_are_gathered_until_they_are_worth_a_pack(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headwater.spark.dml.row_packs._GATHERED_BYTES", 100)
+    batches = [pa.record_batch({"n": list(range(5))}) for _ in range(7)]
+    sizes = [table.num_rows for table in gathered(iter(batches))]
+    assert sizes == [15, 15, 5]
