@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,9 +13,19 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pyspark.sql import SparkSession
+
     from delta_spark_oracle import DeltaSparkOracle
 
-_LONG = ("test_round_trips", "test_killed_writes", "test_check_docs", "test_merge_matrix", "test_demo", "test_cluster")
+_LONG = (
+    "test_round_trips",
+    "test_killed_writes",
+    "test_check_docs",
+    "test_merge_matrix",
+    "test_demo",
+    "test_cluster",
+    "test_api_examples",
+)
 """Files that take long."""
 
 settings.register_profile("headwater", deadline=None)
@@ -45,3 +56,27 @@ def delta_spark() -> Iterator[DeltaSparkOracle]:
     oracle = DeltaSparkOracle()
     yield oracle
     oracle.stop()
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark session for all tests: starting a JVM takes longer than most of them."""
+    from headwater.spark.session import spark as start
+
+    java_options = (
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",  # many plans and few rows: the better compiler takes more time than it saves
+        f"-Dlog4j2.configurationFile=file:{files('headwater.spark') / 'log4j2.properties'}",
+    )
+    session = start(
+        "tests",
+        **{
+            "spark.master": "local[2]",
+            "spark.driver.memory": "2g",
+            "spark.driver.extraJavaOptions": " ".join(java_options),
+            "spark.sql.shuffle.partitions": 4,
+            "spark.sql.warehouse.dir": "target/does-not-exist",
+        },
+    )
+    yield session
+    session.stop()

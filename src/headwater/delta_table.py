@@ -5,8 +5,9 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from headwater.errors import TableNotFoundError
+from headwater.errors import InvalidUriError, TableNotFoundError
 from headwater.searched_table import SearchedTable
+from headwater.table_names import literal_path, refusal
 from headwater.tables import open_delta_log
 
 if TYPE_CHECKING:
@@ -23,10 +24,14 @@ if TYPE_CHECKING:
 class DeltaTable(SearchedTable):
     """A Delta table at a path. Get one with `DeltaTable.forPath`.
 
+    In the examples `table` is `events`: six rows with `id`, `country`, `amount`, `message` and `day`, by which it is
+    partitioned; three of them are of version 0. `source` is a DataFrame with two more: a new amount for the event 6,
+    and the event 7. `customers` is a table without partitions.
+
     Example:
-        >>> table = DeltaTable.forPath(spark, "/data/events")  # doctest: +SKIP
-        >>> table.toDF().where("date = '2024-01-31'").count()  # doctest: +SKIP
-        42
+        >>> table = DeltaTable.forPath(spark, "events")
+        >>> table.toDF().where("day = '2024-01-31'").count()
+        3
     """
 
     _alias: str | None = None
@@ -51,26 +56,73 @@ class DeltaTable(SearchedTable):
 
         Raises:
             TableNotFoundError: there is no Delta table at the path.
+            InvalidUriError: it is not a path or URI.
+
+        Example:
+            >>> DeltaTable.forPath(spark, "events").toDF().count()
+            6
         """
         if hadoopConf:
             raise ValueError(
                 f"hadoopConf {sorted(hadoopConf)} cannot be set for one table: set them on the session "
                 "(spark.hadoop.*) for the data, and give storage_options for the log."
             )
-        open_delta_log(path, storage_options)
+        open_delta_log(literal_path(path, "DeltaTable.forPath(spark, {})"), storage_options)
         return cls(sparkSession, str(path), storage_options)
 
     @classmethod
+    def forName(cls, sparkSession: SparkSession, tableOrViewName: str) -> DeltaTable:  # noqa: ARG003
+        """Refused: tables are opened by their paths; names come with the catalog, in a later release.
+
+        Args:
+            sparkSession: the session.
+            tableOrViewName: a name such as `db.events`.
+
+        Raises:
+            InvalidUriError: always; the message says what to call instead.
+
+        Example:
+            >>> DeltaTable.forName(spark, "delta.`/data/events`")
+            Traceback (most recent call last):
+                ...
+            headwater.errors.InvalidUriError: ... Say where it is, with DeltaTable.forPath(spark, '/data/events').
+        """
+        raise InvalidUriError(
+            refusal(
+                tableOrViewName, "a table cannot be opened by", "Say where it is, with DeltaTable.forPath(spark, {})"
+            )
+        )
+
+    @classmethod
     def isDeltaTable(cls, sparkSession: SparkSession, identifier: str) -> bool:  # noqa: ARG003
-        """Whether there is a Delta table at the path."""
+        """Whether there is a Delta table at the path.
+
+        Args:
+            sparkSession: the session.
+            identifier: a path or URI. `db.events` is one too: a directory of that name.
+
+        Raises:
+            InvalidUriError: it is a name with a path in it, such as ``delta.`/data/events` ``.
+
+        Example:
+            >>> DeltaTable.isDeltaTable(spark, "events")
+            True
+            >>> DeltaTable.isDeltaTable(spark, "nowhere")
+            False
+        """
         try:
-            open_delta_log(identifier)
+            open_delta_log(literal_path(identifier, "DeltaTable.isDeltaTable(spark, {})"))
         except TableNotFoundError:
             return False
         return True
 
     def toDF(self) -> DataFrame:
-        """The newest version of the table, at the time of this call; under its alias, if it has one."""
+        """The newest version of the table, at the time of this call; under its alias, if it has one.
+
+        Example:
+            >>> table.toDF().where(col("country") == "SE").count()
+            3
+        """
         from headwater.spark.scan import read
 
         frame = read(self._spark, self._path, storage_options=self._storage_options)
@@ -80,7 +132,10 @@ class DeltaTable(SearchedTable):
         """The same table under a name, for conditions and values that say whose columns they mean.
 
         Example:
-            >>> table.alias("events").delete("events.date < '2024-01-01'")  # doctest: +SKIP
+            >>> events = table.alias("events")
+            >>> events.delete("events.country = 'DK'")
+            >>> events.toDF().select("events.id").count()
+            5
         """
         named = copy(self)
         named._alias = aliasName
@@ -102,8 +157,10 @@ class DeltaTable(SearchedTable):
             DeltaConcurrentModificationException: another writer's commit stands in the way.
 
         Example:
-            >>> table.delete("date < '2024-01-01'")  # doctest: +SKIP
-            >>> table.delete(col("date") < "2024-01-01")  # doctest: +SKIP
+            >>> table.delete("day < '2024-01-31'")
+            >>> table.delete(col("amount") > 50)
+            >>> table.toDF().count()
+            3
         """
         from headwater.spark.dml.delete import delete
 
@@ -130,8 +187,10 @@ class DeltaTable(SearchedTable):
             DeltaConcurrentModificationException: another writer's commit stands in the way.
 
         Example:
-            >>> table.update("city = 'NYC'", {"city": "'New York'"})  # doctest: +SKIP
-            >>> table.update(set={"total": col("price") * col("amount")})  # doctest: +SKIP
+            >>> table.update("country = 'SE'", {"country": "'Sweden'"})
+            >>> table.update(set={"amount": col("amount") * 100})
+            >>> table.toDF().where("id = 1").select("country", "amount").first()
+            Row(country='Sweden', amount=1000)
         """
         from headwater.spark.dml.update import update
 
@@ -149,26 +208,36 @@ class DeltaTable(SearchedTable):
             A builder that takes the clauses; its `execute` runs the merge.
 
         Example:
-            >>> (
-            ...     table.alias("t")
-            ...     .merge(changes.alias("s"), "t.id = s.id")
-            ...     .whenMatchedUpdateAll()
-            ...     .whenNotMatchedInsertAll()
-            ...     .execute()
-            ... )  # doctest: +SKIP
+            >>> merge = table.alias("t").merge(source.alias("s"), "t.id = s.id")
+            >>> merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute().first()
+            Row(num_affected_rows=2, num_updated_rows=1, num_deleted_rows=0, num_inserted_rows=1)
         """
         from headwater.merge_builder import merge_builder
 
         return merge_builder(self._spark, self._path, source, condition, self._alias, self._storage_options)
 
     def history(self, limit: int | None = None) -> DataFrame:
-        """The commits of the table, newest first, with the columns of DESCRIBE HISTORY."""
+        """The commits of the table, newest first, with the columns of DESCRIBE HISTORY.
+
+        Args:
+            limit: no more than so many; all that the log still has by default.
+
+        Example:
+            >>> table.delete("country = 'DK'")
+            >>> table.history(limit=1).select("version", "operation").first()
+            Row(version=2, operation='DELETE')
+        """
         from headwater.spark.describe import history_frame
 
         return history_frame(self._spark, self._snapshot(), limit)
 
     def detail(self) -> DataFrame:
-        """One row about the table, with the columns of DESCRIBE DETAIL."""
+        """One row about the table, with the columns of DESCRIBE DETAIL.
+
+        Example:
+            >>> table.detail().select("numFiles", "partitionColumns").first()
+            Row(numFiles=4, partitionColumns=['day'])
+        """
         from headwater.alterations.clustering import clustering_paths
         from headwater.log.schema.lookup import dotted
         from headwater.spark.describe import detail_frame
@@ -180,7 +249,8 @@ class DeltaTable(SearchedTable):
         """Rewrite files so that there are fewer, and so that queries read less of them; see `DeltaOptimizeBuilder`.
 
         Example:
-            >>> table.optimize().where("date = '2024-01-31'").executeCompaction()  # doctest: +SKIP
+            >>> table.optimize().where("day = '2024-01-31'").executeCompaction().first().metrics.numFilesRemoved
+            2
         """
         from headwater.optimize_builder import DeltaOptimizeBuilder
 
@@ -190,28 +260,52 @@ class DeltaTable(SearchedTable):
     def create(
         cls, sparkSession: SparkSession | None = None, *, storage_options: Mapping[str, str] | None = None
     ) -> DeltaTableBuilder:
-        """Declare a table that does not exist yet; see `DeltaTableBuilder`."""
+        """Declare a table that does not exist yet; see `DeltaTableBuilder`.
+
+        Example:
+            >>> rivers = DeltaTable.create(spark).location("rivers").addColumn("name", "STRING").execute()
+            >>> rivers.toDF().columns
+            ['name']
+        """
         return cls._builder("CREATE", sparkSession, storage_options)
 
     @classmethod
     def createIfNotExists(
         cls, sparkSession: SparkSession | None = None, *, storage_options: Mapping[str, str] | None = None
     ) -> DeltaTableBuilder:
-        """Declare a table; where there is one already, it stays as it is."""
+        """Declare a table; where there is one already, it stays as it is.
+
+        Example:
+            >>> events = DeltaTable.createIfNotExists(spark).location("events").addColumn("id", "BIGINT").execute()
+            >>> events.toDF().count()
+            6
+        """
         return cls._builder("CREATE_IF_NOT_EXISTS", sparkSession, storage_options)
 
     @classmethod
     def replace(
         cls, sparkSession: SparkSession | None = None, *, storage_options: Mapping[str, str] | None = None
     ) -> DeltaTableBuilder:
-        """Declare a table that takes the place of an existing one, whose history stays."""
+        """Declare a table that takes the place of an existing one, whose history stays.
+
+        Example:
+            >>> events = DeltaTable.replace(spark).location("events").addColumn("id", "BIGINT").execute()
+            >>> events.toDF().count(), hw.read(spark, "events", version=1).count()
+            (0, 6)
+        """
         return cls._builder("REPLACE", sparkSession, storage_options)
 
     @classmethod
     def createOrReplace(
         cls, sparkSession: SparkSession | None = None, *, storage_options: Mapping[str, str] | None = None
     ) -> DeltaTableBuilder:
-        """Declare a table that takes the place of an existing one, if there is one."""
+        """Declare a table that takes the place of an existing one, if there is one.
+
+        Example:
+            >>> events = DeltaTable.createOrReplace(spark).location("events").addColumn("id", "BIGINT").execute()
+            >>> events.history().first().operation
+            'CREATE OR REPLACE TABLE'
+        """
         return cls._builder("CREATE_OR_REPLACE", sparkSession, storage_options)
 
     @classmethod

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from headwater.alterable_table import AlterableTable
+from headwater.table_names import literal_path, path_to_convert
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +53,11 @@ class MaintainedTable(AlterableTable):
             InvalidCommitError: `lite` is not possible, because the log does not reach far enough back.
 
         Example:
-            >>> table.vacuum(dryRun=True).count()  # doctest: +SKIP
-            12
+            >>> table.delete("day = '2024-01-31'")
+            >>> table.vacuum(dryRun=True).count()  # its two files stay for a week
+            0
+            >>> table.vacuum()
+            DataFrame[]
         """
         from headwater.spark.maintenance.commands import vacuum_table
 
@@ -80,13 +84,26 @@ class MaintainedTable(AlterableTable):
             VersionNotFoundError: there is no such version (any more).
             InvalidCommitError: it is the newest version already.
             MissingFilesError: VACUUM has deleted files of it, and `spark.sql.files.ignoreMissingFiles` is not true.
+
+        Example:
+            >>> table.restoreToVersion(0).first().num_removed_files
+            2
+            >>> table.toDF().count()
+            3
         """
         from headwater.spark.maintenance.commands import restore_table
 
         return restore_table(self._spark, self._path, version=version, storage_options=self._storage_options)
 
     def restoreToTimestamp(self, timestamp: str | datetime | date) -> DataFrame:
-        """Make the table what it was at a point in time (in the session's time zone); see `restoreToVersion`."""
+        """Make the table what it was at a point in time (in the session's time zone); see `restoreToVersion`.
+
+        Example:
+            >>> table.restoreToTimestamp("2024-01-31 18:00:00").first().num_removed_files
+            2
+            >>> table.toDF().count()
+            3
+        """
         from headwater.spark.maintenance.commands import restore_table
 
         return restore_table(self._spark, self._path, timestamp=timestamp, storage_options=self._storage_options)
@@ -108,7 +125,7 @@ class MaintainedTable(AlterableTable):
         deep clone has copies. Cloning again to the same target (with `replace`) copies only files that are new.
 
         Args:
-            target: a path or URI.
+            target: a path or URI. `db.events` is one too: a directory of that name.
             isShallow: share the files instead of copying them.
             replace: let the clone take the place of a table that is there, whose history stays.
             properties: table properties that the clone has instead of this table's, or besides them.
@@ -119,9 +136,12 @@ class MaintainedTable(AlterableTable):
 
         Raises:
             TableAlreadyExistsError: there is a table at the target, and `replace` is False.
+            InvalidUriError: the target is a name with a path in it, such as ``delta.`/data/events` ``.
 
         Example:
-            >>> table.clone("/backup/events", properties={"delta.appendOnly": "true"})  # doctest: +SKIP
+            >>> backup = table.clone("events-backup", properties={"delta.appendOnly": "true"})
+            >>> backup.toDF().count()
+            6
         """
         return self._clone(target, isShallow, replace, properties, storage_options)
 
@@ -135,7 +155,12 @@ class MaintainedTable(AlterableTable):
         *,
         storage_options: Mapping[str, str] | None = None,
     ) -> Self:
-        """Clone the table as it was at a version; see `clone`."""
+        """Clone the table as it was at a version; see `clone`.
+
+        Example:
+            >>> table.cloneAtVersion(0, "events-draft", isShallow=True).toDF().count()
+            3
+        """
         return self._clone(target, isShallow, replace, properties, storage_options, version=version)
 
     def cloneAtTimestamp(
@@ -148,7 +173,12 @@ class MaintainedTable(AlterableTable):
         *,
         storage_options: Mapping[str, str] | None = None,
     ) -> Self:
-        """Clone the table as it was at a point in time (in the session's time zone); see `clone`."""
+        """Clone the table as it was at a point in time (in the session's time zone); see `clone`.
+
+        Example:
+            >>> table.cloneAtTimestamp("2024-01-31 18:00:00", "events-draft", isShallow=True).toDF().count()
+            3
+        """
         return self._clone(target, isShallow, replace, properties, storage_options, timestamp=timestamp)
 
     def _clone(
@@ -165,6 +195,7 @@ class MaintainedTable(AlterableTable):
         from headwater.spark.maintenance.commands import clone_table
         from headwater.storage.uri import parse_uri
 
+        literal_path(target, "clone({})")
         if target_options is None and parse_uri(target).kind == parse_uri(self._path).kind:
             target_options = self._storage_options
         clone_table(
@@ -196,7 +227,7 @@ class MaintainedTable(AlterableTable):
 
         Args:
             sparkSession: the session whose executors read the footers.
-            identifier: ``parquet.`/path/to/directory` ``.
+            identifier: ``parquet.`/path/to/directory` ``. Names of a catalog come in a later release.
             partitionSchema: the columns that directories are named after, in order: `"year INT, month INT"`, or
                 PySpark's StructType.
             storage_options: options of the object store.
@@ -205,17 +236,19 @@ class MaintainedTable(AlterableTable):
             The table; also if it was one already.
 
         Raises:
+            InvalidUriError: the identifier is none of Parquet files at a path.
             SchemaMismatchError: the directories have other partition columns, or files contradict each other.
             TableNotFoundError: there are no files.
 
         Example:
-            >>> DeltaTable.convertToDelta(spark, "parquet.`/data/raw`", "day DATE")  # doctest: +SKIP
+            >>> DeltaTable.convertToDelta(spark, "parquet.`raw`", "day DATE").toDF().count()
+            6
         """
         from headwater.alterations.declared_columns import column_fields, column_type
         from headwater.log.schema import StructType
-        from headwater.spark.maintenance.convert import convert, path_of
+        from headwater.spark.maintenance.convert import convert
 
-        path = path_of(identifier)
+        path = path_to_convert(identifier)
         columns: StructType | None = None
         if isinstance(partitionSchema, str):
             declared = column_type(f"struct<{partitionSchema}>", "partitionSchema")
@@ -234,6 +267,11 @@ class MaintainedTable(AlterableTable):
         Raises:
             ValueError: there is no other mode.
             InvalidCommitError: the table has deletion vectors or column mapping, which those engines do not know.
+
+        Example:
+            >>> table.generate("symlink_format_manifest")
+            >>> sorted(file.parent.name for file in Path("events", "_symlink_format_manifest").rglob("manifest"))
+            ['day=2024-01-30', 'day=2024-01-31', 'day=2024-02-01']
         """
         from headwater.features.symlink_manifests import write_manifests
 
@@ -242,7 +280,14 @@ class MaintainedTable(AlterableTable):
         write_manifests(self._snapshot())
 
     def reorg(self) -> DeltaReorgBuilder:
-        """Rewrite files to get rid of what is deleted in them; see `DeltaReorgBuilder`."""
+        """Rewrite files to get rid of what is deleted in them; see `DeltaReorgBuilder`.
+
+        Example:
+            >>> table.setProperties({"delta.enableDeletionVectors": "true"})
+            >>> table.delete("id = 5")
+            >>> table.reorg().executePurge().first().metrics.numFilesRemoved
+            1
+        """
         return DeltaReorgBuilder(self._spark, self._path, self._storage_options)
 
 
@@ -250,7 +295,10 @@ class DeltaReorgBuilder:
     """Says which files to rewrite, and for what. Get one with `DeltaTable.reorg`.
 
     Example:
-        >>> table.reorg().where("day = '2024-01-31'").executePurge()  # doctest: +SKIP
+        >>> table.setProperties({"delta.enableDeletionVectors": "true"})
+        >>> table.delete("id IN (1, 5)")
+        >>> table.reorg().where("day = '2024-01-31'").executePurge().first().metrics.numFilesRemoved
+        1
     """
 
     def __init__(self, sparkSession: SparkSession, path: str, storage_options: Mapping[str, str] | None) -> None:
@@ -260,7 +308,15 @@ class DeltaReorgBuilder:
         self._where: tuple[str, ...] = ()
 
     def where(self, partitionFilter: str) -> DeltaReorgBuilder:
-        """Only partitions that match a condition on partition columns; said more than once, all must hold."""
+        """Only partitions that match a condition on partition columns; said more than once, all must hold.
+
+        Example:
+            >>> table.setProperties({"delta.enableDeletionVectors": "true"})
+            >>> table.delete("id IN (1, 5)")
+            >>> some = table.reorg().where("day > '2024-01-01'").where("day < '2024-01-31'")
+            >>> some.executePurge().first().metrics.numFilesRemoved
+            1
+        """
         self._where = (*self._where, partitionFilter)
         return self
 
@@ -271,6 +327,12 @@ class DeltaReorgBuilder:
 
         Returns:
             One row with the columns `path` and `metrics`, as for `optimize().executeCompaction()`.
+
+        Example:
+            >>> table.setProperties({"delta.enableDeletionVectors": "true"})
+            >>> table.delete("id IN (1, 5)")
+            >>> table.reorg().executePurge().first().metrics.numFilesRemoved
+            2
         """
         from headwater.spark.maintenance.optimize import OptimizeRequest, optimize
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from headwater.spark.dml.merge import MergeRequest, merge
+from headwater.spark.dml.merge import merge
 from headwater.spark.dml.merge_clauses import Action, Clause, When, checked_values
+from headwater.spark.dml.merge_request import MergeRequest
 from headwater.spark.functions import is_connect
 
 if TYPE_CHECKING:
@@ -33,12 +34,14 @@ class DeltaMergeBuilder:
     Example:
         >>> (
         ...     table.alias("t")
-        ...     .merge(updates.alias("s"), "t.id = s.id")
-        ...     .whenMatchedDelete("s.deleted")
+        ...     .merge(source.alias("s"), "t.id = s.id")
+        ...     .whenMatchedDelete("s.amount = 0")
         ...     .whenMatchedUpdate(set={"amount": "t.amount + s.amount"})
         ...     .whenNotMatchedInsertAll()
         ...     .execute()
-        ... )  # doctest: +SKIP
+        ...     .first()
+        ... )
+        Row(num_affected_rows=2, num_updated_rows=1, num_deleted_rows=0, num_inserted_rows=1)
     """
 
     def __init__(
@@ -63,6 +66,12 @@ class DeltaMergeBuilder:
         Args:
             condition: when to do so, beyond the condition of the merge.
             set: the new values by column, or by field in a struct (`address.city`); the others stay.
+
+        Example:
+            >>> merge = table.alias("t").merge(source.alias("s"), "t.id = s.id")
+            >>> update = merge.whenMatchedUpdate("s.amount > t.amount", {"amount": "s.amount"})
+            >>> update.execute().first().num_updated_rows
+            1
         """
         values = checked_values(set, "'set' in whenMatchedUpdate")
         return self._with(Clause(When.MATCHED, Action.UPDATE, condition, values))
@@ -71,11 +80,22 @@ class DeltaMergeBuilder:
         """Give a row of the table the values of the source's row, column by column by name.
 
         Without schema evolution the source must have all columns of the table; others that it has are ignored.
+
+        Example:
+            >>> merge = table.alias("t").merge(source.alias("s"), "t.id = s.id")
+            >>> merge.whenMatchedUpdateAll("s.amount <> t.amount").execute().first().num_updated_rows
+            1
         """
         return self._with(Clause(When.MATCHED, Action.UPDATE, condition, None))
 
     def whenMatchedDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
-        """Delete a row of the table that a row of the source matches."""
+        """Delete a row of the table that a row of the source matches.
+
+        Example:
+            >>> merge = table.alias("t").merge(source.alias("s"), "t.id = s.id")
+            >>> merge.whenMatchedDelete().execute().first().num_deleted_rows
+            1
+        """
         return self._with(Clause(When.MATCHED, Action.DELETE, condition))
 
     def whenNotMatchedInsert(
@@ -86,6 +106,12 @@ class DeltaMergeBuilder:
         Args:
             condition: when to do so.
             values: by column; the others get their default, generated or identity value, or are null.
+
+        Example:
+            >>> merge = table.alias("t").merge(source.alias("s"), "t.id = s.id")
+            >>> insert = merge.whenNotMatchedInsert("s.amount > 0", {"id": "s.id", "day": "s.day", "amount": lit(0)})
+            >>> insert.execute().first().num_inserted_rows
+            1
         """
         given = checked_values(values, "'values' in whenNotMatchedInsert")
         return self._with(Clause(When.NOT_MATCHED, Action.INSERT, condition, given))
@@ -94,6 +120,11 @@ class DeltaMergeBuilder:
         """Add a row of the source that matches nothing, column by column by name.
 
         Without schema evolution the source must have all columns of the table but those that get values by themselves.
+
+        Example:
+            >>> merge = table.alias("t").merge(source.alias("s"), "t.id = s.id")
+            >>> merge.whenNotMatchedInsertAll().execute().first().num_inserted_rows
+            1
         """
         return self._with(Clause(When.NOT_MATCHED, Action.INSERT, condition, None))
 
@@ -107,18 +138,37 @@ class DeltaMergeBuilder:
         Args:
             condition: when to do so. Without one, or with one that statistics do not help with, all files are read.
             set: the new values by column, over the columns of the table.
+
+        Example:
+            >>> merge = table.alias("t").merge(source.alias("s"), "t.id = s.id")
+            >>> update = merge.whenNotMatchedBySourceUpdate("t.day = '2024-01-31'", {"message": "'withdrawn'"})
+            >>> update.execute().first().num_updated_rows
+            3
         """
         values = checked_values(set, "'set' in whenNotMatchedBySourceUpdate")
         return self._with(Clause(When.NOT_MATCHED_BY_SOURCE, Action.UPDATE, condition, values))
 
     def whenNotMatchedBySourceDelete(self, condition: str | Column | None = None) -> DeltaMergeBuilder:
-        """Delete a row of the table that no row of the source matches."""
+        """Delete a row of the table that no row of the source matches.
+
+        Example:
+            >>> merge = table.alias("t").merge(source.alias("s"), "t.id = s.id")
+            >>> merge.whenNotMatchedBySourceDelete().execute().first().num_deleted_rows
+            5
+        """
         return self._with(Clause(When.NOT_MATCHED_BY_SOURCE, Action.DELETE, condition))
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
         """Add columns, nested ones too, that the source has and the table lacks, as far as clauses assign to them.
 
         The session setting `spark.databricks.delta.schema.autoMerge.enabled` does so for all merges.
+
+        Example:
+            >>> merge = table.alias("t").merge(source.withColumn("city", lit("Oslo")).alias("s"), "t.id = s.id")
+            >>> merge.withSchemaEvolution().whenMatchedUpdateAll().execute().first().num_updated_rows
+            1
+            >>> table.toDF().where("city = 'Oslo'").count()
+            1
         """
         return self._of(replace(self._request, evolves=True))
 
@@ -135,6 +185,11 @@ class DeltaMergeBuilder:
             SchemaMismatchError: a value is of a type that its column cannot hold.
             ConstraintViolationError: a row breaks a rule of the table.
             DeltaConcurrentModificationException: another writer's commit stands in the way.
+
+        Example:
+            >>> merge = table.alias("t").merge(source.alias("s"), "t.id = s.id")
+            >>> merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute().first()
+            Row(num_affected_rows=2, num_updated_rows=1, num_deleted_rows=0, num_inserted_rows=1)
         """
         metrics = merge(self._spark, self._path, self._request, storage_options=self._storage_options)
         row = tuple(sum(metrics[name] for name in names) for names in _RESULT.values())

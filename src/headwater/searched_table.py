@@ -63,8 +63,10 @@ class SearchedTable(MaintainedTable):
             SearchQueryError: the query cannot be understood; the message shows where.
 
         Example:
-            >>> table.search("timeout AND host:web-1", columns=["ts", "message"]).count()  # doctest: +SKIP
-            42
+            >>> hw.search_index(table, columns={"message": "text", "country": "string"}).num_files
+            4
+            >>> table.search("refused AND country:NO", columns=["id", "message"]).first()
+            Row(id=2, message='card refused: expired')
         """
         from headwater.spark.search.delta_search import search_delta
 
@@ -84,13 +86,23 @@ class SearchedTable(MaintainedTable):
         """How much of a version the search index covers.
 
         Example:
-            >>> print(table.search_coverage())  # doctest: +SKIP
-            version 3: 10 of 12 files are indexed (75% of the bytes); the other 2 are searched row by row
+            >>> hw.search_index(table, columns={"message": "text"}).num_files
+            4
+            >>> hw.write(source.coalesce(1), "events", mode="append").version
+            3
+            >>> print(table.search_coverage())
+            version 3: 4 of 5 files are indexed (...% of the bytes); the other one is searched row by row
         """
         return self._searched(version, timestamp).coverage()
 
     def drop_search_index(self) -> None:
-        """Let the table have no search index any more. VACUUM deletes its files once they are old enough."""
+        """Let the table have no search index any more. VACUUM deletes its files once they are old enough.
+
+        Example:
+            >>> hw.search_index(table, columns={"message": "text"}).num_files
+            4
+            >>> table.drop_search_index()
+        """
         from headwater.alterations.search_index import drop_search_index
 
         drop_search_index(self._snapshot())
@@ -132,9 +144,9 @@ def search_index(
 
     Example:
         >>> import headwater as hw
-        >>> hw.search_index("/data/events", columns={"message": "text", "host": "string"})  # doctest: +SKIP
-        SearchIndexed(num_files=12, num_records=3000000, size_bytes=270000000, coverage=...)
-        >>> hw.search_index("/data/events").num_files  # doctest: +SKIP
+        >>> hw.search_index("events", columns={"message": "text", "country": "string"})
+        SearchIndexed(num_files=4, num_records=6, size_bytes=..., coverage=...)
+        >>> hw.search_index("events").num_files
         0
     """
     from headwater.alterations.search_index import set_search_index

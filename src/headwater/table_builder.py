@@ -13,6 +13,7 @@ from headwater.features.column_names import column_path
 from headwater.features.identity_columns import ALLOW_EXPLICIT_INSERT, START, STEP
 from headwater.identity_generator import IdentityGenerator
 from headwater.log.schema import StructField, StructType
+from headwater.table_names import refusal
 from headwater.tables import table_context
 
 if TYPE_CHECKING:
@@ -29,15 +30,17 @@ class DeltaTableBuilder:
     """A table that is being declared. Get one with `DeltaTable.create` and its kin; `execute` makes the table.
 
     Example:
-        >>> table = (
+        >>> visits = (
         ...     DeltaTable.create(spark)
-        ...     .location("/data/events")
+        ...     .location("visits")
         ...     .addColumn("id", "BIGINT", generatedAlwaysAs=IdentityGenerator())
         ...     .addColumn("at", "TIMESTAMP")
         ...     .addColumn("day", "DATE", generatedAlwaysAs="CAST(at AS DATE)")
         ...     .partitionedBy("day")
         ...     .execute()
-        ... )  # doctest: +SKIP
+        ... )
+        >>> visits.detail().first().partitionColumns
+        ['day']
     """
 
     def __init__(
@@ -59,19 +62,40 @@ class DeltaTableBuilder:
         self._properties: dict[str, str] = {}
 
     def tableName(self, identifier: str) -> DeltaTableBuilder:
-        """Refused: tables have a location here; names come with the catalog, in a later release."""
+        """Refused: tables have a location here; names come with the catalog, in a later release.
+
+        Raises:
+            InvalidCommitError: always; the message says what to call instead.
+
+        Example:
+            >>> DeltaTable.create(spark).tableName("delta.`/data/rivers`")
+            Traceback (most recent call last):
+                ...
+            headwater.errors.InvalidCommitError: ... Say where it shall be, with location('/data/rivers').
+        """
         raise InvalidCommitError(
-            f"a table cannot be created under the name {identifier!r} yet: names come with the catalog, in a later "
-            "release. Say where the table shall be, with location(path)."
+            refusal(identifier, "a table cannot be created under", "Say where it shall be, with location({})")
         )
 
     def location(self, location: str | PathLike[str]) -> DeltaTableBuilder:
-        """Where the table shall be: a path or URI."""
+        """Where the table shall be: a path or URI.
+
+        Example:
+            >>> rivers = DeltaTable.create(spark).location("rivers").addColumn("name", "STRING").execute()
+            >>> DeltaTable.isDeltaTable(spark, "rivers")
+            True
+        """
         self._location = os.fspath(location)
         return self
 
     def comment(self, comment: str) -> DeltaTableBuilder:
-        """What the table is for."""
+        """What the table is for.
+
+        Example:
+            >>> rivers = DeltaTable.create(spark).location("rivers").addColumn("name", "STRING")
+            >>> rivers.comment("Rivers of Europe").execute().detail().first().description
+            'Rivers of Europe'
+        """
         self._comment = _text("comment", comment)
         return self
 
@@ -94,6 +118,13 @@ class DeltaTableBuilder:
                 counts, so that no values can be given.
             generatedByDefaultAs: an `IdentityGenerator` that counts where no value is given.
             comment: what it is for.
+
+        Example:
+            >>> rivers = DeltaTable.create(spark).location("rivers")
+            >>> rivers = rivers.addColumn("name", "STRING", nullable=False).addColumn("length", "INT", comment="in km")
+            >>> rivers = rivers.addColumn("is_long", "BOOLEAN", generatedAlwaysAs="length > 1000")
+            >>> rivers.execute().toDF().columns
+            ['name', 'length', 'is_long']
         """
         metadata: dict[str, Any] = {}
         if comment is not None:
@@ -113,22 +144,46 @@ class DeltaTableBuilder:
         return self
 
     def addColumns(self, cols: spark_types.StructType | Iterable[spark_types.StructField]) -> DeltaTableBuilder:
-        """Add columns as a PySpark schema declares them, comments and other metadata included."""
+        """Add columns as a PySpark schema declares them, comments and other metadata included.
+
+        Example:
+            >>> copy = DeltaTable.create(spark).location("copy").addColumns(source.schema).execute()
+            >>> copy.toDF().columns
+            ['id', 'country', 'amount', 'message', 'day']
+        """
         self._fields += column_fields(cols)
         return self
 
     def partitionedBy(self, *cols: str | list[str] | tuple[str, ...]) -> DeltaTableBuilder:
-        """Keep rows with the same values of these columns in files of their own."""
+        """Keep rows with the same values of these columns in files of their own.
+
+        Example:
+            >>> copy = DeltaTable.create(spark).location("copy").addColumns(source.schema)
+            >>> copy.partitionedBy("day", "country").execute().detail().first().partitionColumns
+            ['day', 'country']
+        """
         self._partition_columns = tuple(_names(cols))
         return self
 
     def clusterBy(self, *cols: str | list[str] | tuple[str, ...]) -> DeltaTableBuilder:
-        """Keep rows with near values of these columns near each other; a name may lead into a struct (`a.b`)."""
+        """Keep rows with near values of these columns near each other; a name may lead into a struct (`a.b`).
+
+        Example:
+            >>> copy = DeltaTable.create(spark).location("copy").addColumns(source.schema)
+            >>> copy.clusterBy("country", "amount").execute().detail().first().clusteringColumns
+            ['country', 'amount']
+        """
         self._clustering_columns = tuple(column_path(name) for name in _names(cols))
         return self
 
     def property(self, key: str, value: str) -> DeltaTableBuilder:
-        """Set a table property."""
+        """Set a table property.
+
+        Example:
+            >>> rivers = DeltaTable.create(spark).location("rivers").addColumn("name", "STRING")
+            >>> rivers.property("delta.appendOnly", "true").execute().detail().first().properties["delta.appendOnly"]
+            'true'
+        """
         self._properties[_text("key", key)] = _text("value", value)
         return self
 
@@ -142,6 +197,11 @@ class DeltaTableBuilder:
             TableAlreadyExistsError: `create` found a table.
             TableNotFoundError: `replace` found none.
             SchemaError, InvalidCommitError, InvalidTablePropertyError: what is declared is not a possible table.
+
+        Example:
+            >>> rivers = DeltaTable.create(spark).location("rivers").addColumn("name", "STRING").execute()
+            >>> rivers.toDF().count()
+            0
         """
         from headwater.spark.expression_checks import check_generated_columns
         from headwater.spark.session import spark

@@ -1,8 +1,7 @@
-"""One Spark session for all tests of this room: starting a JVM takes longer than most tests."""
+"""Spark Connect for all tests of this room: one server, started when the first of them needs it."""
 
 from __future__ import annotations
 
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,32 +11,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
-
-JAVA_OPTIONS = " ".join(
-    [
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",  # many plans and few rows: the better compiler takes more time than it saves
-        f"-Dlog4j2.configurationFile=file:{files('headwater.spark') / 'log4j2.properties'}",
-    ]
-)
-
-
-@pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
-    from headwater.spark.session import spark as start
-
-    session = start(
-        "tests",
-        **{
-            "spark.master": "local[2]",
-            "spark.driver.memory": "2g",
-            "spark.driver.extraJavaOptions": JAVA_OPTIONS,
-            "spark.sql.shuffle.partitions": 4,
-            "spark.sql.warehouse.dir": "target/does-not-exist",
-        },
-    )
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="session")

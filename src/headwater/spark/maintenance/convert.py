@@ -6,7 +6,6 @@ them), and partition values from the names of directories. One commit names all 
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -37,28 +36,6 @@ if TYPE_CHECKING:
     from headwater.features.table_changes import TableDefinition
     from headwater.log.context import LogContext
     from headwater.log.schema import DataType
-
-_IDENTIFIER = re.compile(r"\s*(?P<format>\w+)\.`(?P<path>(?:[^`]|``)+)`\s*")
-
-
-def path_of(identifier: str) -> str:
-    """The path in ``parquet.`/data/events` ``.
-
-    Raises:
-        ValueError: it is no such identifier.
-
-    >>> path_of("parquet.`/data/events`")
-    '/data/events'
-    """
-    found = _IDENTIFIER.fullmatch(identifier)
-    if found is None:
-        raise ValueError(
-            f"{identifier!r} does not say what to convert: write parquet.`/path/to/directory`. Tables of a catalog "
-            "cannot be converted by name."
-        )
-    if found["format"].lower() not in ("parquet", "delta"):
-        raise ValueError(f"only Parquet can be converted to Delta, not {found['format']} ({identifier})")
-    return found["path"].replace("``", "`")
 
 
 def convert(
