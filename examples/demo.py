@@ -18,7 +18,7 @@ from rich.text import Text
 import headwater as hw
 from headwater.cli.histogram import bar
 
-SCHEMA = "event_id long, date date, at timestamp, customer int, country string, kind string, price double"
+SCHEMA = "event_id long, date date, at timestamp, customer int, country string, kind string, price decimal(8,2)"
 FILTERS = ("customer = 4711", "customer BETWEEN 100 AND 120", "price > 495", "customer < 500 AND price > 400")
 NEXT_STEPS = {
     "python examples/look_inside.py": "a table's log, without Spark",
