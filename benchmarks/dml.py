@@ -87,6 +87,7 @@ DML = Benchmark(
         "every peer has a warm session of its own and a copy of the table for each run",
         "times are the best of all rounds, ratios the median of the rounds' ratios",
         "after each run the peer read its table again, and rows and sums were the ones that Arrow had worked out",
+        "rows of a MERGE differ from those of the table in one column, unless it is said that all do",
         "deltalake does not write tables with deletion vectors",
         "a Spark driver here has at most 3 GB of heap",
     ),
@@ -117,15 +118,16 @@ def _many_row_cases(size: Size, cache: Path) -> Iterator[Case]:
     table = scan_table_apart(size.many_rows, cache)
     cases = [
         *(_merge_case(f"MERGE, {percent}% upserts", table.path, table, percent) for percent in (1, 10)),
+        _merge_case("MERGE, 10% upserts, every column differs", table.path, table, 10, changes_all=True),
         _delete_case(f"DELETE by {DELETED_KEYS} keys", table.path, table),
         _update_case("UPDATE of 1% of the rows", table.path, table),
     ]
     yield from (replace(case, max_runs=2) for case in cases)
 
 
-def _merge_case(title: str, path: Path, table: ScanTable, percent: int) -> Case:
+def _merge_case(title: str, path: Path, table: ScanTable, percent: int, *, changes_all: bool = False) -> Case:
     """Rows that lie in all files, and a tenth as many new ones."""
-    source = upserts(table, percent)
+    source = upserts(table, percent, changes_all=changes_all)
     return _case(title, "merge", Subject(str(path), source=str(source)), table, after_merge(table, source))
 
 

@@ -45,8 +45,11 @@ def with_vectors(table: ScanTable) -> Path:
     return _made(table.path.with_name(f"dml-vectors-{table.path.name}"), make)
 
 
-def upserts(table: ScanTable, percent: int) -> Path:
-    """The rows of a MERGE: so many per cent of the table, spread over all of it, a tenth of them new."""
+def upserts(table: ScanTable, percent: int, *, changes_all: bool = False) -> Path:
+    """The rows of a MERGE: so many per cent of the table, spread over all of it, a tenth of them new.
+
+    Rows that are there have another value in one column, or in all but the key.
+    """
 
     def make(path: Path) -> None:
         import numpy as np
@@ -59,12 +62,17 @@ def upserts(table: ScanTable, percent: int) -> Path:
         chosen = rows.take(positions)
         new_ids = positions + np.where(np.arange(count) < inserts, table.spec.num_rows, 0)
         columns = {"id": [new_ids], "cents": [np.full(count, NEW_CENTS)]}
+        if changes_all:
+            # The values of other rows: types and distributions stay.
+            others = rows.take((positions + 1) % rows.num_rows)
+            chosen = others.set_column(others.schema.get_field_index("id"), "id", chosen["id"])
         for name, values in columns.items():
             chosen = chosen.set_column(chosen.schema.get_field_index(name), name, values)
         path.mkdir()
         pq.write_table(chosen, path / "part-0.parquet")
 
-    return _made(table.path.with_name(f"dml-upserts-{percent}-{table.path.name}"), make)
+    kind = "all-columns-" if changes_all else ""
+    return _made(table.path.with_name(f"dml-upserts-{kind}{percent}-{table.path.name}"), make)
 
 
 def after_merge(table: ScanTable, source: Path) -> dict[str, Any]:

@@ -32,8 +32,8 @@ def test_deltalake_gives_the_answers_that_arrow_worked_out(tmp_path: Path) -> No
         found = measure_cases(DML.operations, OPERATIONS, cases, runs=1, without=others, measure=sessions.measure)
         outcomes = list(found)
 
-    assert len(outcomes) == 10
-    assert [outcome.errors for outcome in outcomes] == [[]] * 10
+    assert len(outcomes) == 11
+    assert [outcome.errors for outcome in outcomes] == [[]] * 11
     assert sorted(tmp_path.rglob("*")) == before
     assert all(MEMORY_IN_USE.value(outcome.best[DELTALAKE]) > 0 for outcome in outcomes)
 
@@ -49,5 +49,5 @@ def test_headwater_gives_the_same_answers(tmp_path: Path) -> None:
         found = measure_cases(DML.operations, OPERATIONS, cases, runs=1, without=others, measure=sessions.measure)
         outcomes = list(found)
 
-    assert [outcome.errors for outcome in outcomes] == [[]] * 14
+    assert [outcome.errors for outcome in outcomes] == [[]] * 15
     assert sorted(tmp_path.rglob("*")) == before
