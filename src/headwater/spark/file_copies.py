@@ -7,7 +7,6 @@ name or id, types widened, deleted rows left out, row ids kept.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -21,7 +20,7 @@ from headwater.spark.python_scan import dealt_splits, planned_read, scan_in_pyth
 from headwater.spark.read_filter import Selection, Wanted
 from headwater.spark.row_tracking import materialized_names
 from headwater.spark.task_writer import RESULT_SCHEMA, write_rows
-from headwater.spark.workers import PACKED_SCHEMA, core_count, in_workers, packed, unpacked
+from headwater.spark.workers import PACKED_SCHEMA, core_count, in_workers, packed, thrifty_memory, unpacked
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ class Copies:
 
         def write(packs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             values = (value.as_buffer() for pack in packs for value in pack.column(0))
-            with _thrifty_memory():
+            with thrifty_memory():
                 yield from write_rows(plan, (batch for value in values for batch in unpacked(value).to_batches()))
 
         splits = dealt_splits(self.spark, rows, _TASKS_PER_CORE * core_count(self.spark), private=True)
@@ -136,27 +135,13 @@ class Copies:
         read, plan, rows = self._planned()
 
         def copy(splits: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            with _thrifty_memory():
+            with thrifty_memory():
                 yield from write_rows(plan, read(splits))
 
         least, most = _task_limits(self.spark, rows, num_tasks)
         # A task that has all files of a partition writes one for them.
         splits = dealt_splits(self.spark, rows, least, most, private=True, in_runs=bool(plan.partitions))
         return write_results(in_workers(splits, copy, RESULT_SCHEMA), plan)
-
-
-@contextmanager
-def _thrifty_memory() -> Iterator[None]:
-    """Let Arrow take memory from an allocator that keeps it; others give it back, and get it zeroed again."""
-    import pyarrow as pa
-
-    before = pa.default_memory_pool()
-    if "jemalloc" in pa.supported_memory_backends():
-        pa.set_memory_pool(pa.jemalloc_memory_pool())
-    try:
-        yield
-    finally:
-        pa.set_memory_pool(before)
 
 
 def can_copy(snapshot: Snapshot) -> bool:

@@ -8,6 +8,7 @@ worker collects garbage among all objects that it has, most of them modules: the
 from __future__ import annotations
 
 import gc
+from contextlib import contextmanager
 from functools import wraps
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -62,6 +63,18 @@ def packed(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
 def unpacked(data: bytes | bytearray | pa.Buffer) -> pa.Table:
     """The rows that were packed."""
     return pa.ipc.open_stream(pa.py_buffer(data)).read_all()
+
+
+@contextmanager
+def thrifty_memory() -> Iterator[None]:
+    """Let Arrow take memory from an allocator that keeps it; others give it back, and get it zeroed again."""
+    before = pa.default_memory_pool()
+    if "jemalloc" in pa.supported_memory_backends():
+        pa.set_memory_pool(pa.jemalloc_memory_pool())
+    try:
+        yield
+    finally:
+        pa.set_memory_pool(before)
 
 
 _is_settled = False

@@ -29,7 +29,7 @@ from headwater.spark.dml.row_packs import ABOUT_FILES, NEW_ROWS, PACKS_SCHEMA, R
 from headwater.spark.functions import functions
 from headwater.spark.task_writer import task_number
 from headwater.spark.violations import explained_violations
-from headwater.spark.workers import core_count, in_workers
+from headwater.spark.workers import core_count, in_workers, thrifty_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -148,7 +148,8 @@ class ColumnJob:
         plans = plans_of_columns(plan, self.columns)
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            return ColumnTask(plan, plans, mode).results(batches)
+            with thrifty_memory():
+                yield from ColumnTask(plan, plans, mode).results(batches)
 
         packs = packs.union(self._descriptions()) if self.numbers else packs
         job = in_workers(self._by_task(packs), write, COLUMN_RESULT_SCHEMA)
