@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,15 +45,22 @@ def columns_with_dictionary(schema: StructType, rows: pa.Table) -> list[str]:
 
 
 def _hardly_repeats(values: pa.ChunkedArray) -> bool:
-    """Whether most values of a column are distinct, by the number of pairs that are equal in a sample."""
+    """Whether most values of a column are distinct, by what a sample has once and twice.
+
+    Values that it has more often are few, whatever share of the rows they have.
+    """
     if pa.types.is_boolean(values.type) or pa.types.is_struct(values.type):
         return False
-    sample = values.slice(0, _SAMPLE_ROWS)
-    size = len(sample) - sample.null_count
-    repeated = size - pc.count_distinct(sample, mode="only_valid").as_py()
-    # Drawn evenly from so many values, a sample of this size would have as many repetitions.
-    distinct = size**2 / (2 * repeated) if repeated else float("inf")
-    return size > 1 and min(distinct, len(values)) > _MAX_DISTINCT_SHARE * len(values)
+    sample = values.slice(0, _SAMPLE_ROWS).drop_null()
+    if len(sample) < 2:
+        return False
+    counts = pc.value_counts(sample).field(1).to_numpy()
+    once, twice = int(np.sum(counts == 1)), int(np.sum(counts == 2))
+    rare = once + 2 * twice
+    # Drawn evenly from so many values, so many rows would have as many repetitions.
+    distinct = rare**2 / (2 * twice) if twice else float("inf")
+    num_values = len(values) - values.null_count
+    return bool(min(distinct, rare / len(sample) * num_values) > _MAX_DISTINCT_SHARE * num_values)
 
 
 def _columns(schema: StructType) -> list[tuple[str, DataType]]:
