@@ -11,7 +11,7 @@ import pytest
 from headwater.spark import workers
 from headwater.spark.parallel_jobs import ParallelJobs
 from headwater.spark.python_reader import _PUT_TOGETHER_ROWS, _put_together
-from headwater.spark.workers import dealt, in_workers, packed, unpacked
+from headwater.spark.workers import UNWEIGHED_ROWS, dealt, in_workers, packed, unpacked, unweighed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,3 +123,19 @@ def test_an_error_stops_the_jobs_that_still_run(spark: SparkSession) -> None:
     running, waiting = futures
     assert "cancelled" in str(running.exception()), "it would have slept much longer, and then succeeded"
     assert waiting.cancelled()
+
+
+def test_batches_of_jobs_that_are_not_weighed_are_cut_by_their_rows(spark: SparkSession) -> None:
+    settings = ["spark.sql.execution.arrow.maxBytesPerBatch", "spark.sql.execution.arrow.maxRecordsPerBatch"]
+    session = spark.newSession()
+    session.conf.set(settings[0], "1024b")
+    before = [session.conf.get(name) for name in settings]
+
+    def sizes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"rows": pa.array([batch.num_rows for batch in batches], pa.int64())})
+
+    job = in_workers(session.range(10_000, numPartitions=1), sizes, "rows long")
+
+    assert max(row.rows for row in job.collect()) < UNWEIGHED_ROWS
+    assert [row.rows for row in unweighed(job).collect()] == [4_000, 4_000, 2_000]
+    assert [session.conf.get(name) for name in settings] == before

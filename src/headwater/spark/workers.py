@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     Work = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _PARTITIONS_SETTING = "spark.sql.leafNodeDefaultParallelism"
+_BATCH_BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
+_BATCH_ROWS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
+UNWEIGHED_ROWS = 4_000
 _LOCAL_BYTES = 16 * 2**20
 """More than that might not be local data for Spark."""
 _UNKNOWN_CORES = 8
@@ -49,6 +52,17 @@ def in_workers(frame: DataFrame, work: Work, schema: Any) -> DataFrame:
     return frame.mapInArrow(settled, schema)
 
 
+def unweighed(job: DataFrame) -> DataFrame:
+    """A job for whose workers batches are cut by the number of rows alone, which are `UNWEIGHED_ROWS`.
+
+    Spark weighs a batch after each row that it adds, to cut it by its bytes; that takes as long as adding the row. Only
+    for rows of which none is large: batches are held in memory.
+    """
+    if is_connect(job):
+        return job
+    return in_private_session(job, {_BATCH_BYTES_SETTING: str(2**31 - 1), _BATCH_ROWS_SETTING: str(UNWEIGHED_ROWS)})
+
+
 PACKED_SCHEMA = "rows binary"
 
 
@@ -57,7 +71,9 @@ def packed(rows: pa.Table | pa.RecordBatch) -> pa.RecordBatch:
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as stream:
         stream.write(rows)
-    return pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()], pa.binary())], names=["rows"])
+    data = sink.getvalue()
+    offsets = pa.py_buffer(np.array([0, data.size], np.int32))
+    return pa.RecordBatch.from_arrays([pa.Array.from_buffers(pa.binary(), 1, [None, offsets, data])], names=["rows"])
 
 
 def unpacked(data: bytes | bytearray | pa.Buffer) -> pa.Table:

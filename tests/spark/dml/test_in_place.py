@@ -17,7 +17,8 @@ from pyspark.sql import functions as sf
 from reader_votes import by_all, by_headwater, operations
 
 import headwater as hw
-from headwater.spark.dml.column_job import ColumnJob
+from headwater.spark.dml.column_job import HEAVY_ROW_BYTES, ColumnJob
+from headwater.spark.dml.merge_keyed import has_weighable_rows
 from headwater.spark.dml.merge_upsert import KeyedUpsert
 
 if TYPE_CHECKING:
@@ -356,7 +357,7 @@ def test_a_source_that_changes_while_it_is_merged_is_taken_as_a_whole(
 
     def changing(self: KeyedUpsert, candidates: Any) -> Any:
         found = look_up(self, candidates)
-        looked.append(len(found.pairs.sources))
+        looked.append(found.pairs.count)
         put(range(15, 25), 2)
         return found
 
@@ -385,3 +386,36 @@ def test_a_source_that_costs_more_than_its_files_is_computed_once(
     assert calls.value == 5
     assert jobs == [("v", "w")]
     assert by_headwater(spark, path)[:2] == [(0, 1, "x"), (1, 2, "x")]
+
+
+@pytest.mark.parametrize(("large", "attempts"), [(0, [True]), (1, [True, False])], ids=["small", "one large"])
+def test_batches_are_weighed_if_a_row_is_large(
+    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int, attempts: list[bool]
+) -> None:
+    hw.write(spark.range(2_000).selectExpr("id", "'' AS v", "CAST(NULL AS BINARY) AS w").coalesce(1), path)
+    ids = list(range(0, 2_200, 5))
+    texts = ["x" * (HEAVY_ROW_BYTES if n < 5 * large else 3) for n in ids]
+    binaries = [None if n % 2 else b"y" for n in ids]
+    pq.write_table(pa.table({"id": ids, "v": texts, "w": binaries}), tmp_path / "source.parquet")
+    seen: list[bool] = []
+    run = ColumnJob.run
+
+    def noted(self: ColumnJob, packs: DataFrame) -> Any:
+        seen.append(self.is_light)
+        return run(self, packs)
+
+    monkeypatch.setattr(ColumnJob, "run", noted)
+
+    upsert(spark, path, spark.read.parquet(str(tmp_path / "source.parquet")))
+
+    assert seen == attempts
+    expected = dict.fromkeys(range(2000), ("", None)) | dict(zip(ids, zip(texts, binaries, strict=True), strict=True))
+    found = {row.id: (row.v, row.w and bytes(row.w)) for row in hw.read(spark, path).collect()}
+    assert found == expected
+
+
+@pytest.mark.parametrize("type_", ["ARRAY<STRING>", "STRUCT<a: STRING>", "MAP<STRING, STRING>", "VARIANT"])
+def test_batches_are_weighed_if_rows_cannot_be(spark: SparkSession, type_: str) -> None:
+    rows = spark.range(1).selectExpr("id", f"CAST(NULL AS {type_}) AS v")
+    assert not has_weighable_rows(rows)
+    assert has_weighable_rows(rows.drop("v"))

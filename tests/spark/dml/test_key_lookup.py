@@ -79,15 +79,49 @@ def test_each_row_of_the_source_finds_the_row_with_its_key(kind: str, data: st.D
         assert pairs is None
     else:
         assert pairs is not None
-        assert set(zip(*(column.tolist() for column in pairs), strict=True)) == expected
-        assert np.all(np.diff(pairs.sources) > 0)
+        assert set(found_by(pairs, sources)) == expected
+        assert pairs.count == len(expected)
 
 
-def test_rows_that_match_are_told_from_others() -> None:
-    pairs = Pairs(np.array([3, 7, 9]), np.array([0, 1, 0]), np.array([30, 70, 90]))
-    is_match, places = pairs.places(np.array([0, 3, 4, 9, 10]))
-    assert is_match.tolist() == [False, True, False, True, False]
-    assert pairs.rows[places].tolist() == [30, 90]
+def found_by(pairs: Pairs, sources: Any) -> list[tuple[int, int, int]]:
+    files, rows = pairs.matched(sources)
+    found = zip(sources.tolist(), files.tolist(), rows.tolist(), strict=True)
+    return [one for one in found if one[1] >= 0]
+
+
+@given(
+    st.dictionaries(st.integers(0, 3 * 2**33), st.none() | st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**40))),
+    st.lists(st.integers(-1, 4 * 2**33)),
+)
+def test_rows_that_match_are_told_from_others(told: dict[int, tuple[int, int] | None], others: list[int]) -> None:
+    # Runs of consecutive numbers, as the rows of a partition have.
+    told |= {2**33 + n: (n, 7) for n in range(len(told))}
+    sources = np.array(sorted(told), np.int64)
+    files, rows = (np.array([(told[s] or (-1, 0))[n] for s in sources.tolist()], np.int64) for n in range(2))
+
+    pairs = Pairs.of(sources, files, rows)
+
+    asked = np.array([*sources.tolist(), *others], np.int64)
+    expected = [(n, *pair) for n in asked.tolist() if (pair := told.get(n)) is not None]
+    assert found_by(pairs, asked) == expected
+    assert len(pairs.starts) == sum(n - 1 not in told for n in told)
+
+
+def test_small_numbers_travel_in_few_bytes() -> None:
+    numbers = np.arange(1_000, dtype=np.int64)
+    pairs = Pairs.of(numbers, numbers % 60, numbers)
+    assert sum(part.nbytes for part in (pairs.starts, pairs.places, pairs.files, pairs.rows)) < 5 * len(numbers)
+
+
+@pytest.mark.parametrize("step", [1, -1, 7_919])
+def test_keys_are_found_in_whatever_order_they_come(step: int) -> None:
+    """In order, in reverse, and mixed: they are sorted in two ways."""
+    keys = (np.arange(5_000) * step) % 7_907
+    lookup = lookup_of(pa.table({"k": keys}), np.arange(5_000))
+    assert lookup is not None
+    assert isinstance(lookup.keys, NumberLookup)
+    assert np.all(np.diff(lookup.keys.values) > 0)
+    assert np.array_equal(keys[lookup.places], lookup.keys.values)
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1)), st.integers(0, 20))
@@ -130,6 +164,19 @@ def test_new_rows_of_a_partition_come_to_one_task_together() -> None:
         by_partition.setdefault(pack["partition"][0].as_py(), []).append(pack["task"][0].as_py())
     assert len(by_partition) == 3
     assert all(len(set(tasks)) == 1 for tasks in by_partition.values())
+
+
+@pytest.mark.parametrize("pack_bytes", [1, 100, 1_000, 10**6])
+def test_packs_are_not_larger_than_they_may_be(pack_bytes: int) -> None:
+    partition = (PartitionColumn("p", "p", STRING),)
+    dealer = Dealer(np.arange(3, dtype=np.int32), 2, num_new_tasks=1, partitions=partition, pack_bytes=pack_bytes)
+    rows = pa.table({"row": range(300), "p": [f"{n % 3}" for n in range(300)], "v": ["x" * 20] * 300})
+
+    for packs in (dealer.packs(np.arange(300) % 3, rows), dealer.new_packs(rows, 0)):
+        tables = [unpacked(pack["rows"][0].as_py()) for pack in packs]
+        assert sorted(row for table in tables for row in table["row"].to_pylist()) == list(range(300))
+        assert all(table.num_rows == 1 or table.nbytes <= 1.2 * pack_bytes for table in tables)
+        assert len(tables) >= 3
 
 
 def test_batches_are_gathered_until_they_are_worth_a_pack(monkeypatch: pytest.MonkeyPatch) -> None:

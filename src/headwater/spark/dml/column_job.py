@@ -7,7 +7,7 @@ place. Rows that are new may come along: tasks of their own write them into file
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,7 @@ from headwater.spark.dml.row_packs import ABOUT_FILES, NEW_ROWS, PACKS_SCHEMA, R
 from headwater.spark.functions import functions
 from headwater.spark.task_writer import task_number
 from headwater.spark.violations import explained_violations
-from headwater.spark.workers import core_count, in_workers, thrifty_memory
+from headwater.spark.workers import core_count, in_workers, thrifty_memory, unweighed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -45,6 +45,9 @@ _TASKS_PER_CORE = 4
 _BYTES_PER_TASK = 256 * 2**20
 _NEW_BYTES_PER_TASK = 64 * 2**20
 """As Spark counts the bytes of rows: some times those of a file."""
+_LIGHT_PACK_BYTES = 64 * 2**10
+HEAVY_ROW_BYTES = 32 * 2**10
+"""Batches of so many rows or packs as `unweighed` jobs have must not fill the memory."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,7 @@ class ColumnJob:
             are new, and the table may be any.
         columns: the columns that may get other values, none of which partitions the table.
         new_bytes: how much the new rows are, as Spark counts them.
+        is_light: rows that come to be packed are never large (`HEAVY_ROW_BYTES`).
     """
 
     target: DmlTarget
@@ -94,6 +98,7 @@ class ColumnJob:
     numbers: Sequence[int]
     columns: Sequence[str]
     new_bytes: int = 0
+    is_light: bool = False
 
     @cached_property
     def dealer(self) -> Dealer:
@@ -102,7 +107,8 @@ class ColumnJob:
         cores = core_count(self.target.spark)
         num_tasks = min(len(self.numbers), max(_TASKS_PER_CORE * cores, size_bytes // _BYTES_PER_TASK))
         num_new_tasks = -(-self.new_bytes // _NEW_BYTES_PER_TASK)
-        return Dealer(np.array(self.numbers, np.int32), num_tasks, num_new_tasks, self._plan.partitions)
+        dealer = Dealer(np.array(self.numbers, np.int32), num_tasks, num_new_tasks, self._plan.partitions)
+        return replace(dealer, pack_bytes=_LIGHT_PACK_BYTES) if self.is_light else dealer
 
     def located(self, rows: DataFrame) -> DataFrame:
         """Rows with new values, packed.
@@ -153,6 +159,7 @@ class ColumnJob:
 
         packs = packs.union(self._descriptions()) if self.numbers else packs
         job = in_workers(self._by_task(packs), write, COLUMN_RESULT_SCHEMA)
+        job = unweighed(job) if self.is_light else job
         try:
             with explained_violations(self.target.uri):
                 return self._understood(write_results_noted(job, plan))

@@ -31,6 +31,7 @@ FOUND_SCHEMA = f"{BITMAP_SCHEMA}, keys binary"
 """One row for each file that a task has found rows of; `keys` are the places of their keys, in the same order."""
 _KEY = "__headwater_key"
 _JOINED_ROWS = 2**20
+_FEW_RUNS = 1_000
 
 
 class _Places(NamedTuple):
@@ -111,7 +112,7 @@ def lookup_of(keys: pa.Table, sources: Numbers) -> Lookup | None:
     keys, places = keys.filter(is_key), np.flatnonzero(is_key.to_numpy())
     if keys.num_columns == 1 and keys.num_rows and not pa.types.is_string(keys.schema.field(0).type):
         values = as_numbers(keys.column(0)).to_numpy()
-        order = np.argsort(values)
+        order = np.argsort(values, kind="stable" if _is_almost_ascending(values) else None)
         ascending = values[order]
         if np.any(ascending[1:] == ascending[:-1]):
             return None
@@ -121,25 +122,52 @@ def lookup_of(keys: pa.Table, sources: Numbers) -> Lookup | None:
     return Lookup(JoinLookup(keys), places, sources)
 
 
-class Pairs(NamedTuple):
-    """Which row of the table a row of the source matches. It travels to the executors."""
+def _narrow(numbers: Numbers) -> Numbers:
+    """The same numbers in fewer bytes, if they are small."""
+    largest = int(numbers.max(initial=0))
+    return numbers.astype(next((kind for kind in (np.int16, np.int32) if largest <= np.iinfo(kind).max), np.int64))
 
-    sources: Numbers
-    """The numbers of the source's rows that match one, ascending."""
+
+@dataclass(frozen=True)
+class Pairs:
+    """Which row of the table each row of the source matches. It travels to the executors, so it is kept small.
+
+    Attributes:
+        starts: the source's rows are numbered in runs, one for each of its partitions: the first numbers, ascending.
+        places: of these among all rows of the source, and how many those are.
+        files: for each row of the source, the file of the row that it matches; -1 if it matches none.
+        rows: the position of that row.
+    """
+
+    starts: Numbers
+    places: Numbers
     files: Numbers
-    """The files of the rows that they match."""
     rows: Numbers
-    """The positions of these rows."""
 
-    def places(self, sources: Numbers) -> tuple[Mask, Numbers]:
-        """Which of the source's rows match one, and the places of these among the pairs."""
-        places = np.searchsorted(self.sources, sources)
-        is_match = places < len(self.sources)
-        is_match[is_match] = self.sources[places[is_match]] == sources[is_match]
-        return is_match, places[is_match]
+    @classmethod
+    def of(cls, sources: Numbers, files: Numbers, rows: Numbers) -> Pairs:
+        """For rows of the source by their numbers, ascending."""
+        starts = np.flatnonzero(np.diff(sources, prepend=sources[:1] - 2) != 1)
+        places = np.append(starts, len(sources))
+        return cls(sources[starts], places, _narrow(files), _narrow(rows))
+
+    @property
+    def count(self) -> int:
+        """How many rows of the source match."""
+        return int(np.count_nonzero(self.files >= 0))
+
+    def matched(self, sources: Numbers) -> tuple[Numbers, Numbers]:
+        """The files, -1 where there is none, and positions of the rows that some rows of the source match."""
+        if not len(self.files):
+            return np.full(len(sources), -1, np.int32), np.zeros(len(sources), np.int64)
+        runs = np.maximum(np.searchsorted(self.starts, sources, side="right") - 1, 0)
+        at = self.places[runs] + (sources - self.starts[runs])
+        is_known = (at >= self.places[runs]) & (at < self.places[runs + 1])
+        at = np.where(is_known, at, 0)
+        return np.where(is_known, self.files[at], -1), self.rows[at].astype(np.int64)
 
 
-NO_PAIRS = Pairs(*(np.empty(0, np.int64) for _ in range(3)))
+NO_PAIRS = Pairs.of(*(np.empty(0, np.int64) for _ in range(3)))
 
 
 def pairs_of_found(found: list[Any], lookup: Lookup) -> Pairs | None:
@@ -157,10 +185,13 @@ def pairs_of_found(found: list[Any], lookup: Lookup) -> Pairs | None:
         files[places] = one["file"]
         rows[places] = np.asarray(to_bitmap(bytes(one["rows"])).to_array(), np.int64)
         count += len(places)
-    is_match = files >= 0
-    if np.count_nonzero(is_match) < count:
-        return None
-    return Pairs(lookup.sources[is_match], files[is_match], rows[is_match])
+    pairs = Pairs.of(lookup.sources, files, rows)
+    return pairs if pairs.count == count else None
+
+
+def _is_almost_ascending(values: Numbers) -> bool:
+    """Whether values are a few ascending runs, which a stable sort makes use of."""
+    return int(np.count_nonzero(values[1:] < values[:-1])) < _FEW_RUNS
 
 
 def as_numbers(column: pa.Array | pa.ChunkedArray) -> Any:

@@ -12,15 +12,28 @@ reading is compared with the first (`CHECK`), and what differs is not committed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    NumericType,
+    StringType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from headwater.log.numbered_part import ROW_COLUMN
 from headwater.log.schema import DATE, STRING
 from headwater.log.schema.arrow import type_to_arrow
 from headwater.spark.arrow_rows import UnreadableInPythonError
+from headwater.spark.columns import quoted
+from headwater.spark.dml.column_job import HEAVY_ROW_BYTES
 from headwater.spark.dml.key_lookup import FOUND_SCHEMA, NO_PAIRS, lookup_of, pairs_of_found
 from headwater.spark.dml.merge_matches import Fate, Matches
 from headwater.spark.dml.merge_source import FEW_VALUES, INTEGRAL, SOURCE_ROW, SourceFacts, key_bounds
@@ -54,6 +67,9 @@ if TYPE_CHECKING:
 
 CHECK = "__headwater_check"
 """A hash of a row's number and keys, by which two readings of a source are compared."""
+_HEAVY_ROW = "__headwater_heavy_row"
+_FIXED_SIZE = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType)
+_TEXTS = (StringType, BinaryType)
 
 
 def can_look_up(target: DmlTarget, source: Source, keys: Sequence[Key]) -> bool:
@@ -159,7 +175,7 @@ def look_up(target: DmlTarget, files: TargetFiles, keys: SourceKeys) -> LookedUp
     if pairs is None:
         return None
     positions = united(found)
-    count = len(pairs.sources)
+    count = pairs.count
     return LookedUp(Matches({Fate.UPDATED: positions} if positions else {}, count, count), pairs)
 
 
@@ -170,23 +186,48 @@ def routed(job: ColumnJob, rows: DataFrame, pairs: Pairs) -> DataFrame:
         job: for which they are packed.
         rows: the table's columns, `SOURCE_ROW` and `CHECK`.
         pairs: which of the rows match; without any, all of them are new.
+
+    Spark's tasks fail at a row that is large if the job takes only light ones (`tells_of_heavy_row`).
     """
     dealer, columns = job.dealer, list(job.columns)
+    rows = _without_heavy_rows(rows) if job.is_light else rows
 
     def route(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         total = Sum()
         for hand, table in enumerate(gathered(batches), task_number()):
             total += Sum.of(table.column(CHECK).to_numpy())
-            is_match, places = pairs.places(table.column(SOURCE_ROW).to_numpy())
-            if len(places):
+            files, places = pairs.matched(table.column(SOURCE_ROW).to_numpy())
+            is_match = files >= 0
+            if is_match.any():
                 values = table.select(columns).filter(pa.array(is_match))
-                located = values.add_column(0, ROW_COLUMN, pa.array(pairs.rows[places]))
-                yield from dealer.packs(pairs.files[places], located)
-            if len(places) < table.num_rows:
+                located = values.add_column(0, ROW_COLUMN, pa.array(places[is_match]))
+                yield from dealer.packs(files[is_match], located)
+            if not is_match.all():
                 yield from dealer.new_packs(table.drop_columns([SOURCE_ROW, CHECK]).filter(pa.array(~is_match)), hand)
         yield dealer.sum_pack(total)
 
     return in_workers(rows, route, PACKS_SCHEMA)
+
+
+def has_weighable_rows(rows: DataFrame) -> bool:
+    """Whether Spark can tell at no cost how large a row is."""
+    return all(isinstance(field.dataType, (*_FIXED_SIZE, *_TEXTS)) for field in rows.schema.fields)
+
+
+def _without_heavy_rows(rows: DataFrame) -> DataFrame:
+    """The same rows, for which `has_weighable_rows` holds; tasks fail if one is large."""
+    sf = functions()
+    texts = [quoted(field.name) for field in rows.schema.fields if isinstance(field.dataType, _TEXTS)]
+    if not texts:
+        return rows
+    size = reduce(add, (sf.coalesce(sf.octet_length(name), sf.lit(0)).cast("long") for name in texts))
+    failure = sf.raise_error(sf.lit(_HEAVY_ROW)).cast("long")
+    return rows.withColumn(CHECK, sf.when(size > HEAVY_ROW_BYTES, failure).otherwise(sf.col(CHECK)))
+
+
+def tells_of_heavy_row(error: Exception) -> bool:
+    """Whether a job failed because of a row that is large."""
+    return _HEAVY_ROW in str(error)
 
 
 def _key_type(type_: DataType) -> pa.DataType | None:

@@ -7,13 +7,14 @@ source that is.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterError
 from headwater.spark.dml.column_job import ColumnJob
 from headwater.spark.dml.key_lookup import NO_PAIRS
 from headwater.spark.dml.merge_files import MergedFiles, MergeWriter
-from headwater.spark.dml.merge_keyed import SourceKeys, look_up, routed
+from headwater.spark.dml.merge_keyed import SourceKeys, has_weighable_rows, look_up, routed, tells_of_heavy_row
 from headwater.spark.dml.merge_plan import NEW_BYTES_IN_PASSING
 from headwater.spark.dml.merge_source import VALUE_BYTES, cheap_bytes
 
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 _KEYS_BYTES = 32 * 2**20
 """Keys for every worker, in the memory of Arrow; Spark's rows take four times that."""
+_LIGHT_ROW_BYTES = 2**10
+"""If rows are larger than that on an average, one may well be too large for batches that are not weighed."""
 _CHEAP_BYTES = 256 * 2**20
 """What is larger by Spark's estimate is materialised."""
 
@@ -99,7 +102,15 @@ class KeyedUpsert:
         return done.new
 
     def _run(self, job: ColumnJob, pairs: Pairs) -> ChangedFiles | None:
-        done = job.run(routed(job, self._plan.keyed_rows, pairs))
+        rows = self._plan.keyed_rows
+        is_light = self.facts.size_bytes <= _LIGHT_ROW_BYTES * self.facts.rows and has_weighable_rows(rows)
+        light = replace(job, is_light=is_light)
+        try:
+            done = light.run(routed(light, rows, pairs))
+        except Exception as error:
+            if not light.is_light or not tells_of_heavy_row(error):
+                raise
+            done = job.run(routed(job, rows, pairs))
         if done is not None and done.read != self._keys.check:
             raise NotKeyedError("the source has other rows by now")
         return done

@@ -61,6 +61,8 @@ class Dealer:
     """How many have new rows; they come first, for they are few and have more to do."""
     partitions: tuple[PartitionColumn, ...] = ()
     """The columns that partition the table."""
+    pack_bytes: int = _GATHERED_BYTES
+    """How large packs are, at most and roughly."""
 
     def packs(self, files: Numbers, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         """Rows of files, packed by file.
@@ -74,7 +76,7 @@ class Dealer:
         bounds = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(ordered)]
         for start, end in pairwise(bounds if len(ordered) else []):
             number = int(ordered[start])
-            yield pack(self.task(number), number, rows.slice(start, end - start))
+            yield from self._packs(self.task(number), number, rows.slice(start, end - start))
 
     def task(self, number: int) -> int:
         """The task that has a file."""
@@ -94,7 +96,7 @@ class Dealer:
         if not rows.num_rows:
             return
         if not self.partitions:
-            yield pack(hand % self.num_new_tasks, NEW_ROWS, rows)
+            yield from self._packs(hand % self.num_new_tasks, NEW_ROWS, rows)
             return
         rows = rows.sort_by([(partition.name, "ascending") for partition in self.partitions])
         columns = [rows.column(partition.name).combine_chunks() for partition in self.partitions]
@@ -104,7 +106,14 @@ class Dealer:
                 for column, partition in zip(columns, self.partitions, strict=True)
             ]
             task = crc32(repr(texts).encode()) % self.num_new_tasks
-            yield pack(task, NEW_ROWS, rows.slice(start, end - start), repr(texts))
+            yield from self._packs(task, NEW_ROWS, rows.slice(start, end - start), repr(texts))
+
+    def _packs(self, task: int, number: int, rows: pa.Table, partition: str = "") -> Iterator[pa.RecordBatch]:
+        """Rows in as many packs as they need."""
+        count = max(1, -(-rows.nbytes // self.pack_bytes))
+        size = -(-rows.num_rows // count)
+        for start in range(0, rows.num_rows, size):
+            yield pack(task, number, rows.slice(start, size), partition)
 
 
 def pack(task: int, number: int, rows: pa.RecordBatch | pa.Table, partition: str = "") -> pa.RecordBatch:
