@@ -48,6 +48,26 @@ def test_two_thirds_of_the_rows_with_few_values_are_worth_a_dictionary() -> None
     assert gets_dictionary(values)
 
 
+def test_neighbours_that_are_equal_do_not_make_values_repeat() -> None:
+    values = RANDOM.integers(10, 10**9, ROWS)
+    values[::10] = values[1::10]
+    assert not gets_dictionary(values)
+
+
+@pytest.mark.parametrize("run", [5, 24, 25, 26, 1_000])
+def test_values_that_come_in_runs_repeat(run: int) -> None:
+    assert gets_dictionary(np.arange(ROWS) // run)
+
+
+def test_the_first_rows_are_not_all_rows() -> None:
+    values = np.arange(ROWS)
+    values[:2_000] = 1
+    assert not gets_dictionary(values)
+    values[2_000:] = np.arange(ROWS - 2_000) % 50
+    values[:2_000] = np.arange(2_000)
+    assert gets_dictionary(values)
+
+
 def test_nulls_do_not_count() -> None:
     values = pa.array(RANDOM.integers(0, 10**9, ROWS), mask=np.arange(ROWS) % 4 > 0)
     assert not gets_dictionary(values)

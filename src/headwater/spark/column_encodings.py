@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _SAMPLE_ROWS = 2_000
 _MAX_DISTINCT_SHARE = 0.5
+_RANDOM = np.random.default_rng(0).random(_SAMPLE_ROWS)
+"""Always the same: the same rows make the same file."""
 
 
 def columns_with_statistics(schema: StructType) -> list[str]:
@@ -51,7 +53,7 @@ def _hardly_repeats(values: pa.ChunkedArray) -> bool:
     """
     if pa.types.is_boolean(values.type) or pa.types.is_struct(values.type):
         return False
-    sample = values.slice(0, _SAMPLE_ROWS).drop_null()
+    sample = _sample(values).drop_null()
     if len(sample) < 2:
         return False
     counts = pc.value_counts(sample).field(1).to_numpy()
@@ -61,6 +63,13 @@ def _hardly_repeats(values: pa.ChunkedArray) -> bool:
     distinct = rare**2 / (2 * twice) if twice else float("inf")
     num_values = len(values) - values.null_count
     return bool(min(distinct, rare / len(sample) * num_values) > _MAX_DISTINCT_SHARE * num_values)
+
+
+def _sample(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values from all over a column, at random: neighbours have more in common than others."""
+    if len(values) <= _SAMPLE_ROWS:
+        return values
+    return values.take(pa.array(np.unique((_RANDOM * len(values)).astype(np.int64))))
 
 
 def _columns(schema: StructType) -> list[tuple[str, DataType]]:
