@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from column_tables import Table, replaced
 from hypothesis import given, settings
@@ -38,6 +41,75 @@ def test_texts_are_compared_with_and_without_a_dictionary(tmp_path: Path) -> Non
         other = pa.array([*same.to_pylist()[:-1], None])
         changed = table.write(file, range(1, 201), {"text": other})
         assert rows(read(table.read(changed))) == replaced(long, range(1, 201), {"text": other}), options
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "dictionary": {},
+    "many row groups": {"row_group_size": 70},
+    "some texts beside the dictionary": {"dictionary_pagesize_limit": 300},
+    "none": {"use_dictionary": False},
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+@pytest.mark.parametrize("kind", ["known", "new", "null", "mixed", "all rows"])
+def test_texts_of_a_dictionary_become_others(options: dict[str, Any], kind: str, tmp_path: Path) -> None:
+    texts = [None if n % 11 == 0 else f"{n % 9}{'x' * 60}" for n in range(300)]
+    old = pa.table({"text": texts})
+    table, file = Table(tmp_path, StructType.from_arrow(old.schema)), by_pyarrow(**options)(old, tmp_path)
+    positions = range(300) if kind == "all rows" else [0, 1, 69, 70, 200, 299]
+    others: dict[str, list[str | None]] = {
+        "known": [texts[5]],
+        "new": [f"new {'y' * 60}", f"newer {'y' * 60}"],
+        "null": [None],
+        "mixed": [texts[4], None, f"new {'y' * 60}"],
+        "all rows": [f"{n}{'z' * 60}" for n in range(4)],
+    }
+    new = {"text": pa.array([others[kind][n % len(others[kind])] for n in range(len(positions))], pa.string())}
+
+    changed = table.write(file, positions, new)
+
+    assert changed is not None
+    found = table.read(changed)
+    assert rows(read(found)) == replaced(old, positions, new)
+    # Bounds are those of texts that are there, not of all that the dictionary has.
+    left = [text for text in read(found).column("text").to_pylist() if text is not None]
+    stats = json.loads(changed.file.stats or "")
+    assert (stats["minValues"]["text"][:10], stats["maxValues"]["text"][:10]) == (min(left)[:10], max(left)[:10])
+    assert stats["nullCount"]["text"] == 300 - len(left)
+    footer = pq.read_metadata(pa.BufferReader(found))
+    assert footer.num_row_groups == -(-300 // options.get("row_group_size", 100))
+    for group in range(footer.num_row_groups):
+        start = sum(footer.row_group(before).num_rows for before in range(group))
+        own = read(found).column("text").slice(start, footer.row_group(group).num_rows)
+        held = footer.row_group(group).column(0).statistics
+        assert (held.min, held.max, held.null_count) == (*pc.min_max(own).as_py().values(), own.null_count)
+
+
+def test_texts_of_a_dictionary_may_be_long(tmp_path: Path) -> None:
+    old = pa.table({"text": [f"{n % 3}{'x' * 5_000}" for n in range(100)]})
+    table, file = Table(tmp_path, StructType.from_arrow(old.schema)), by_pyarrow()(old, tmp_path)
+    new = {"text": pa.array(["4" + "x" * 5_000])}
+    changed = table.write(file, [0], new)
+    assert rows(read(table.read(changed))) == replaced(old, [0], new)
+    assert changed is not None
+    stats = json.loads(changed.file.stats or "")
+    assert (stats["minValues"]["text"][:2], stats["maxValues"]["text"][:2]) == ("0x", "4x")
+
+
+def test_a_column_that_differed_in_one_file_may_be_the_same_in_the_next(tmp_path: Path) -> None:
+    old = pa.table({"n": range(100), "text": ["same"] * 100, "many": [[1]] * 100})
+    table, file = Table(tmp_path, StructType.from_arrow(old.schema)), by_pyarrow(row_group_size=30)(old, tmp_path)
+    writer = table.writer(["n", "text"])
+    written = []
+    for number, (n, text) in enumerate([(7, "same"), (7, "other"), (50, "same"), (50, "same"), (7, "same")]):
+        values = pa.RecordBatch.from_pydict({"n": [n], "text": [text]})
+        changed = writer.write(table.old(file, f"{number}.parquet"), np.array([50]), values)
+        written.append(set(changed.columns) if changed else None)
+        if changed:
+            new = {"n": pa.array([n]), "text": pa.array([text])}
+            assert rows(read(table.read(changed))) == replaced(old, [50], new)
+    assert written == [{"n"}, {"n", "text"}, None, None, {"n"}]
 
 
 def test_values_that_differ_in_bits_are_changes(tmp_path: Path) -> None:

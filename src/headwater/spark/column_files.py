@@ -130,6 +130,7 @@ class ColumnWriter:
         self._files = DataFiles(self._plan.uri, self._plan.storage_options)
         self._places = open_places(self._plan.uri, self._plan.storage_options)
         self._written: list[str] = []
+        self._differing: set[str] = set()
 
     def write(self, old: OldFile, rows: Positions, values: pa.RecordBatch) -> ChangedFile | None:
         """Write a file with new values in some rows; None if these rows have the values already.
@@ -191,12 +192,23 @@ class ColumnWriter:
         """A column with the new values, valid in the context; None if they are those that it has."""
         old = OldColumn(plan, file, self._mode)
         new = old.in_file(values)
-        if not old.differs(rows, new):
+        name = plan.schema.fields[0].name
+        # What differed in the last file will differ in this one: then it is decoded once.
+        is_changed = name not in self._differing and old.differs(rows, new)
+        if not is_changed and name not in self._differing:
             return None
         spool = _Spool(file.meta.size_bytes, stack)
-        written = ParquetFile("", plan, old.schema, spool.sink)
-        for parts in old.groups(rows, new):
-            replaced = [part.replaced() for part in parts]
-            written.add_group([pa.RecordBatch.from_arrays([column], schema=old.schema) for column in replaced])
+        written: ParquetFile | None = None
+        for parts in map(list, old.groups(rows, new)):
+            is_changed = is_changed or any(part.changes() for part in parts)
+            columns = [part.replaced() for part in parts]
+            schema = old.schema.set(0, old.schema.field(0).with_type(columns[0].type)) if columns else old.schema
+            written = written or ParquetFile("", plan, schema, spool.sink)
+            written.add_group([pa.RecordBatch.from_arrays([column], schema=schema) for column in columns])
+        assert written is not None, "the file has rows"
         stats = written.close()
+        if not is_changed:
+            self._differing.discard(name)
+            return None
+        self._differing.add(name)
         return _NewColumn(spool.data(), old.name, stats)

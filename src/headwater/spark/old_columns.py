@@ -32,25 +32,54 @@ class Part(NamedTuple):
     """Some rows of a column."""
 
     old: pa.Array
-    """The values that they have."""
+    """The values that they have; texts may come as numbers of a dictionary."""
     places: Positions
     """Those of them that get others."""
     new: pa.Array
     """The others."""
 
+    def changes(self) -> bool:
+        """Whether any of the others is another."""
+        if pa.types.is_nested(self.new.type):
+            return len(self.places) > 0
+        return not _is_same(_written_out(self.old.take(pa.array(self.places))), self.new)
+
     def replaced(self) -> pa.Array:
-        """The values that they have from now on."""
+        """The values that they have from now on, in the type of the old ones."""
         if not len(self.places):
             return self.old
+        if pa.types.is_dictionary(self.old.type):
+            return self._recoded()
         if len(self.places) == len(self.old):
             return self.new
         if pa.types.is_nested(self.old.type):
             order = np.arange(len(self.old))
             order[self.places] = len(self.old) + np.arange(len(self.places))
             return pa.concat_arrays([self.old, self.new]).take(pa.array(order))
-        mask = np.zeros(len(self.old), bool)
-        mask[self.places] = True
-        return pc.replace_with_mask(self.old, pa.array(mask), self.new)
+        return _put(self.old, self.places, self.new)
+
+    def _recoded(self) -> pa.Array:
+        """The same for numbers of a dictionary, which gets the texts that it lacks."""
+        known = self.old.dictionary
+        codes = pc.index_in(self.new, known)
+        added = self.new.filter(pc.and_(codes.is_null(), self.new.is_valid())).unique()
+        if len(added):
+            codes = pc.coalesce(codes, pc.add(pc.index_in(self.new, added), pa.scalar(len(known), pa.int32())))
+        return pa.DictionaryArray.from_arrays(
+            _put(self.old.indices, self.places, codes), pa.concat_arrays([known, added]) if len(added) else known
+        )
+
+
+def _put(old: pa.Array, places: Positions, new: pa.Array) -> pa.Array:
+    """Values with others in some places."""
+    mask = np.zeros(len(old), bool)
+    mask[places] = True
+    return pc.replace_with_mask(old, pa.array(mask), new)
+
+
+def _written_out(values: pa.Array) -> pa.Array:
+    """Values that may be numbers of a dictionary."""
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
 
 
 class OldColumn:
@@ -97,8 +126,14 @@ class OldColumn:
         return False
 
     def groups(self, rows: Positions, new: pa.Array) -> Iterator[Iterator[Part]]:
-        """The column with new values of some rows, by row groups, which may be large."""
-        return (self._parts(group, first_row, rows, new) for group, first_row in enumerate(self._starts[:-1]))
+        """The column with new values of some rows, by row groups, which may be large.
+
+        If texts of one come as numbers of a dictionary, those of all do, and those of a row group have the same one.
+        """
+        is_coded = self._source is not None and all(
+            self._has_dictionary(group, self._source.name, new) for group in range(self._file.num_row_groups)
+        )
+        return (self._parts(group, first_row, rows, new, is_coded) for group, first_row in enumerate(self._starts[:-1]))
 
     def _has(self, group: int, places: Positions, new: pa.Array) -> bool:
         """Whether rows of a row group have certain values."""
@@ -110,8 +145,7 @@ class OldColumn:
         size = min(_LOOKED_AT_ROWS, batch_rows(self._file, group))
         for batch in self._file.batches([name], [group], size, validate=False, dictionaries=dictionaries):
             begin, end = np.searchsorted(places, [first_row, first_row + batch.num_rows])
-            picked = batch.column(name).take(pa.array(places[begin:end] - first_row))
-            picked = picked.dictionary_decode() if pa.types.is_dictionary(picked.type) else picked
+            picked = _written_out(batch.column(name).take(pa.array(places[begin:end] - first_row)))
             if not _is_same(self._conformed(picked), new.slice(begin, end - begin)):
                 return False
             first_row += batch.num_rows
@@ -124,8 +158,8 @@ class OldColumn:
         written_out = _LENGTH_BYTES + (pc.mean(pc.binary_length(new)).as_py() or 0)
         return 2 * self._file.bytes_per_value(group, name) < written_out
 
-    def _parts(self, group: int, first_row: int, rows: Positions, new: pa.Array) -> Iterator[Part]:
-        for old in self._values(group):
+    def _parts(self, group: int, first_row: int, rows: Positions, new: pa.Array, is_coded: bool) -> Iterator[Part]:
+        for old in self._codes(group) if is_coded else self._values(group):
             begin, end = np.searchsorted(rows, [first_row, first_row + len(old)])
             yield Part(old, rows[begin:end] - first_row, new.slice(begin, end - begin))
             first_row += len(old)
@@ -139,6 +173,17 @@ class OldColumn:
         for batch in self._file.batches([self._source.name], [group], batch_rows(self._file, group)):
             # By its name, which Arrow takes for a path as well if it has dots.
             yield self._conformed(batch.column(self._source.name))
+
+    def _codes(self, group: int) -> Iterator[pa.Array]:
+        """The texts that a row group has as numbers of a dictionary; there is nothing if it has no rows."""
+        assert self._source is not None
+        name = self._source.name
+        size = max(1, self._file.metadata.row_group(group).num_rows)
+        batches = self._file.batches([name], [group], size, dictionaries=(name,))
+        if chunks := [batch.column(name) for batch in batches]:
+            coded = pa.chunked_array(chunks).unify_dictionaries().combine_chunks()
+            [codes] = coded.chunks if isinstance(coded, pa.ChunkedArray) else [coded]
+            yield pa.DictionaryArray.from_arrays(codes.indices, codes.dictionary.cast(self.schema.field(0).type))
 
     def _conformed(self, values: pa.Array) -> pa.Array:
         """Values that the file has, as files have them now."""

@@ -148,7 +148,10 @@ def _note(noted: Noted, leaf: Leaf, table: pa.Table, row_group: int, prefix_leng
         noted.null_count = (noted.null_count or 0) + _values(table, leaf).null_count
     elif is_string(leaf.type):
         values = _values(table, leaf)
-        if (pc.max(pc.binary_length(values)).as_py() or 0) > LONG_TEXT_BYTES:
+        is_coded = pa.types.is_dictionary(values.type)
+        texts = [chunk.dictionary if is_coded else chunk for chunk in values.chunks]
+        if max((pc.max(pc.binary_length(text)).as_py() or 0 for text in texts), default=0) > LONG_TEXT_BYTES:
+            values = values.cast(values.type.value_type) if is_coded else values
             # Long enough that the character after the cut is there, and those that decide if it is the last one.
             bounds = pc.min_max(pc.utf8_slice_codeunits(values, 0, 2 * prefix_length + 2)).as_py()
             noted.bounds[row_group] = bounds["min"].encode(), bounds["max"].encode()
