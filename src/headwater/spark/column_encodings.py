@@ -6,6 +6,7 @@ write; statistics of floating numbers would make Spark lose rows.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 _SAMPLE_ROWS = 2_000
 _MAX_DISTINCT_SHARE = 0.5
-_RANDOM = np.random.default_rng(0).random(_SAMPLE_ROWS)
-"""Always the same: the same rows make the same file."""
 
 
 def columns_with_statistics(schema: StructType) -> list[str]:
@@ -49,9 +48,9 @@ def columns_with_dictionary(schema: StructType, rows: pa.Table) -> list[str]:
 def _hardly_repeats(values: pa.ChunkedArray) -> bool:
     """Whether most values of a column are distinct, by what a sample has once and twice.
 
-    Values that it has more often are few, whatever share of the rows they have.
+    Values that it has more often are few, whatever share of the rows they have. Who has numbers of a dictionary knows.
     """
-    if pa.types.is_boolean(values.type) or pa.types.is_struct(values.type):
+    if pa.types.is_boolean(values.type) or pa.types.is_struct(values.type) or pa.types.is_dictionary(values.type):
         return False
     sample = _sample(values).drop_null()
     if len(sample) < 2:
@@ -67,9 +66,13 @@ def _hardly_repeats(values: pa.ChunkedArray) -> bool:
 
 def _sample(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Values from all over a column, at random: neighbours have more in common than others."""
-    if len(values) <= _SAMPLE_ROWS:
-        return values
-    return values.take(pa.array(np.unique((_RANDOM * len(values)).astype(np.int64))))
+    return values if len(values) <= _SAMPLE_ROWS else values.take(_sample_places(len(values)))
+
+
+@lru_cache(maxsize=16)
+def _sample_places(num_rows: int) -> pa.Array:
+    """Always the same for so many rows: the same rows make the same file."""
+    return pa.array(np.unique(np.random.default_rng(0).integers(0, num_rows, _SAMPLE_ROWS)))
 
 
 def _columns(schema: StructType) -> list[tuple[str, DataType]]:

@@ -7,6 +7,7 @@ from itertools import groupby
 from operator import add, itemgetter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from headwater.spark.column_files import ColumnWriter, OldFile
@@ -90,9 +91,12 @@ class ColumnTask:
             found = table.to_pylist(maps_as_pydicts="strict")
             self._known |= {r["file"]: OldFile(r["uri"], r["size"], r["partitionValues"] or {}) for r in found}
             return
-        [values] = table.sort_by(table.schema.names[0]).combine_chunks().to_batches()
-        file = self._columns.write(self._known[number], values.column(0).to_numpy(), values.remove_column(0))
-        self._changed[number] = values.num_rows, file
+        rows = table.column(0).to_numpy()
+        if np.any(rows[1:] < rows[:-1]):
+            order = np.argsort(rows)
+            rows, table = rows[order], table.take(pa.array(order))
+        [values] = table.remove_column(0).combine_chunks().to_batches()
+        self._changed[number] = len(rows), self._columns.write(self._known[number], rows, values)
 
     def _batch(self, new: list[WrittenFile]) -> pa.RecordBatch:
         noted: list[tuple[WrittenFile | None, dict[str, Any]]] = []

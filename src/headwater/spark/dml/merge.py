@@ -25,7 +25,7 @@ from headwater.spark.dml.merge_source import FactsWanted, materialized
 from headwater.spark.dml.merge_upsert import KeyedUpsert, NotKeyedError
 from headwater.spark.dml.target import DmlTarget
 from headwater.spark.functions import functions_for
-from headwater.spark.quiet import quiet_analysis
+from headwater.spark.parallel_jobs import ParallelJobs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,21 +81,22 @@ def merge(
 
     with functions_for(spark), ExitStack() as stack:
         plan = planned()
-        with quiet_analysis():
-            plan.check()
+        times = _Times(plan.target)
         is_keyed = plan.is_keyed
-        if is_keyed:
+        if not is_keyed:
+            plan.check()
+        else:
             try:
-                return _upserted(plan, None, _Times(plan.target))
+                return _upserted(plan, _checked_upsert(plan), times)
             except NotKeyedError as error:
                 plan, is_keyed = planned(), not error.is_final
-        times = _Times(plan.target)
+                times = _Times(plan.target)
         wanted = FactsWanted.of(plan.source, plan.understood.keys, plan.target.snapshot.schema)
         source, facts = stack.enter_context(materialized(plan.source, request.source, wanted))
         plan = replace(plan, source=source)
         if is_keyed:
             try:
-                return _upserted(plan, facts, times)
+                return _upserted(plan, KeyedUpsert(plan, facts), times)
             except NotKeyedError:
                 plan = replace(planned(), source=source)
         return _joined(plan, facts, stack, times)
@@ -117,13 +118,20 @@ class _Times:
         return {f"{name}TimeMs": end - start for (_, start), (name, end) in pairwise(self._marks.items())}
 
 
-def _upserted(plan: MergePlan, facts: SourceFacts | None, times: _Times) -> dict[str, int]:
+def _checked_upsert(plan: MergePlan) -> KeyedUpsert:
+    """An upsert by keys of a source that is not materialised. Its keys are read while the plan is checked."""
+    with ParallelJobs(plan.target.spark, "merge", 1) as jobs:
+        begun = jobs.submit(lambda: KeyedUpsert(plan, None))
+        plan.check()
+        return begun.result()
+
+
+def _upserted(plan: MergePlan, upsert: KeyedUpsert, times: _Times) -> dict[str, int]:
     """An upsert by keys.
 
     Raises:
         NotKeyedError: it cannot be done by keys. Nothing was committed; the transaction is of no use any more.
     """
-    upsert = KeyedUpsert(plan, facts)
     times.mark("materializeSource")
     files = plan.candidates(upsert.facts)
     found = upsert.look_up(files)

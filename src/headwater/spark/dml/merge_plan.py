@@ -20,6 +20,7 @@ from headwater.spark.dml.merge_source import SOURCE_ROW, Source
 from headwater.spark.dml.merge_updates import Updates
 from headwater.spark.dml.merge_view import check_conditions, joined
 from headwater.spark.dml.target_files import TargetFiles
+from headwater.spark.quiet import quiet_analysis
 from headwater.spark.read_filter import prunable
 
 if TYPE_CHECKING:
@@ -133,7 +134,11 @@ class MergePlan:
         )
 
     def check(self) -> None:
-        """Look at all conditions and values, over no rows, before any job runs."""
+        """Look at all conditions and values, over no rows, before anything is changed."""
+        with quiet_analysis():
+            self._check()
+
+    def _check(self) -> None:
         nothing = TargetFiles(self.target.snapshot, self.target.snapshot.files(Constant(False)))
         view = self.view(self.target.rows(nothing), is_small=False)
         check_conditions(view.frame, self.clauses, When.MATCHED)
