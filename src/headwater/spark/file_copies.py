@@ -20,7 +20,15 @@ from headwater.spark.python_scan import dealt_splits, planned_read, scan_in_pyth
 from headwater.spark.read_filter import Selection, Wanted
 from headwater.spark.row_tracking import materialized_names
 from headwater.spark.task_writer import RESULT_SCHEMA, write_rows
-from headwater.spark.workers import PACKED_SCHEMA, core_count, in_workers, packed, thrifty_memory, unpacked
+from headwater.spark.workers import (
+    PACKED_SCHEMA,
+    core_count,
+    in_small_batches,
+    in_workers,
+    packed,
+    thrifty_memory,
+    unpacked,
+)
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
@@ -36,6 +44,7 @@ if TYPE_CHECKING:
     from headwater.spark.write_target import WriteTarget
 
 _TASKS_PER_CORE = 2
+_GATHERING_TASKS_PER_CORE = 4
 _SMALL_FILE_BYTES = 8 * 2**20
 
 
@@ -127,9 +136,10 @@ class Copies:
             with thrifty_memory():
                 yield from write_rows(plan, (batch for value in values for batch in unpacked(value).to_batches()))
 
-        splits = dealt_splits(self.spark, rows, _TASKS_PER_CORE * core_count(self.spark), private=True)
+        most = _GATHERING_TASKS_PER_CORE * core_count(self.spark)
+        splits = dealt_splits(self.spark, rows, most, most, private=True)
         together = in_workers(splits, pack, PACKED_SCHEMA).repartition(1)
-        return write_results(in_workers(together, write, RESULT_SCHEMA), plan)
+        return write_results(in_small_batches(in_workers(together, write, RESULT_SCHEMA)), plan)
 
     def _written(self, num_tasks: int | None) -> list[Add]:
         read, plan, rows = self._planned()

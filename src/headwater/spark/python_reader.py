@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -65,6 +65,7 @@ _MIN_BATCH_ROWS = 1_024
 _MAX_BATCH_ROWS = 65_536
 _PUT_TOGETHER_ROWS = 16_384
 _PUT_TOGETHER_BYTES = 2**20
+_TINY_ROWS, _WEIGHED_EVERY = 1_000, 8
 ONLY_COLUMN = "__headwater_only_rows"
 """A column of splits: a deletion vector whose rows alone count, or null."""
 
@@ -106,25 +107,49 @@ class _Counted:
 def read_splits(plan: ReadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of splits, those of tiny files put together; made for `mapInArrow`."""
     reader = _Reader(plan)
-    splits = (
-        {name: batch.column(name)[position] for name in batch.schema.names}
-        for batch in batches
-        for position in range(batch.num_rows)
-    )
-    return _put_together(rows for split in splits for rows in reader.rows(split))
+    return _put_together(rows for batch in batches for split in _splits(batch) for rows in reader.rows(split))
+
+
+class _Split(NamedTuple):
+    """A file, or a part of it."""
+
+    uri: str
+    size_bytes: int
+    """Of the whole file."""
+    start: int
+    end: int
+    """Row groups that begin between these offsets."""
+    values: dict[str, pa.Scalar]
+    """What else is known: partition values, deletion vectors, ..."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is all of the file."""
+        return self.start == 0 and self.end >= self.size_bytes
+
+
+def _splits(batch: pa.RecordBatch) -> Iterator[_Split]:
+    plain = ("path", "size", "start", "end")
+    others = {name: batch.column(name) for name in batch.schema.names if name not in plain}
+    columns = [batch.column(name).to_pylist() for name in plain]
+    for position, (uri, size_bytes, start, end) in enumerate(zip(*columns, strict=True)):
+        yield _Split(uri, size_bytes, start, end, {name: column[position] for name, column in others.items()})
 
 
 def _put_together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The same rows, none of them in batches so small that Spark takes longer for a batch than for its rows."""
     held: list[pa.RecordBatch] = []
-    held_rows = held_bytes = 0
-    for batch in batches:
+    held_rows, held_bytes, weight = 0, 0.0, 0.0
+    for number, batch in enumerate(batches):
         held.append(batch)
         held_rows += batch.num_rows
-        held_bytes += batch.nbytes
+        # To weigh a tiny batch takes as long as to make it: its neighbours will weigh the same.
+        if batch.num_rows >= _TINY_ROWS or number % _WEIGHED_EVERY == 0:
+            weight = batch.nbytes / max(1, batch.num_rows)
+        held_bytes += weight * batch.num_rows
         if held_rows >= _PUT_TOGETHER_ROWS or held_bytes >= _PUT_TOGETHER_BYTES:
             yield held[0] if len(held) == 1 else pa.concat_batches(held)
-            held, held_rows, held_bytes = [], 0, 0
+            held, held_rows, held_bytes = [], 0, 0.0
     if held:
         yield pa.concat_batches(held)
 
@@ -158,11 +183,11 @@ class _Reader:
                 pa.field(ROW_COLUMN, pa.int64())
             )
 
-    def rows(self, split: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    def rows(self, split: _Split) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
-        uri = split["path"].as_py()
+        uri = split.uri
         try:
-            yield from self._rows(split, self._files.open(uri, split["size"].as_py()))
+            yield from self._rows(split, self._files.open(uri, split.size_bytes))
         except HeadwaterError as error:
             if isinstance(error.__cause__, ObjectNotFoundError):
                 # Spark's own words, which the driver turns into our error with version and cause.
@@ -171,23 +196,22 @@ class _Reader:
                 ) from error
             raise type(error)(f"while reading file {uri}: {error}") from error
 
-    def _bitmap(self, split: dict[str, Any], column: str) -> BitMap64 | None:
-        vector = descriptor(split[column].as_py()) if column in split else None
+    def _bitmap(self, split: _Split, column: str) -> BitMap64 | None:
+        vector = descriptor(split.values[column].as_py()) if column in split.values else None
         return None if vector is None else to_bitmap(self._vectors.read([vector])[0])
 
     def _source(self, field: StructField, held: list[pa.Field]) -> pa.Field | None:
         return find_column(field, held, "none" if field.name in self._plan.unmapped else self._plan.mode)
 
-    def _rows(self, split: dict[str, Any], file: ParquetObject) -> Iterator[pa.RecordBatch]:
+    def _rows(self, split: _Split, file: ParquetObject) -> Iterator[pa.RecordBatch]:
         counted = _Counted(self._bitmap(split, VECTOR_COLUMN), self._bitmap(split, ONLY_COLUMN))
         sources = self._sources(file.schema)
-        start, end = split["start"].as_py(), split["end"].as_py()
         first_row = 0
         for group in range(file.num_row_groups):
             size = file.metadata.row_group(group).num_rows
-            in_split = start <= _offset(file, group) < end
+            in_split = split.is_whole or split.start <= _offset(file, group) < split.end
             if in_split and counted.has_rows(first_row, first_row + size):
-                yield from self._group(file, group, first_row, sources, split, counted)
+                yield from self._group(file, group, first_row, sources, split.values, counted)
             first_row += size
 
     def _sources(self, schema: pa.Schema) -> _Sources:
@@ -213,7 +237,7 @@ class _Reader:
         group: int,
         first_row: int,
         sources: _Sources,
-        split: dict[str, Any],
+        known: dict[str, pa.Scalar],
         counted: _Counted,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one row group."""
@@ -225,9 +249,10 @@ class _Reader:
             first_row += count
             if batch.num_rows:
                 if sources.is_same:
-                    result = pa.RecordBatch.from_arrays(batch.columns, schema=self._output)
+                    is_right = batch.schema.equals(self._output)
+                    result = batch if is_right else pa.RecordBatch.from_arrays(batch.columns, schema=self._output)
                 else:
-                    result = self._in_table_schema(batch, positions, sources.found, split)
+                    result = self._in_table_schema(batch, positions, sources.found, known)
                 if is_old:
                     for name in sources.found:
                         refuse_old_dates(result.column(name), name)
@@ -236,13 +261,13 @@ class _Reader:
                 return
 
     def _in_table_schema(
-        self, batch: pa.RecordBatch, positions: pa.Array | None, sources: _Found, split: dict[str, Any]
+        self, batch: pa.RecordBatch, positions: pa.Array | None, sources: _Found, known: dict[str, pa.Scalar]
     ) -> pa.RecordBatch:
         columns = []
         for field, target in zip(self._schema.fields, self._output, strict=False):
             source = sources.get(field.name)
             if field.name in self._plan.partition_columns:
-                value = split[self._plan.partition_columns[field.name]].cast(target.type)
+                value = known[self._plan.partition_columns[field.name]].cast(target.type)
                 columns.append(pa.repeat(value, batch.num_rows))
             elif source is None:
                 columns.append(pa.nulls(batch.num_rows, target.type))
@@ -252,21 +277,21 @@ class _Reader:
                 columns.append(column if is_right else conform(column, field.type, self._plan.mode))
         if positions is not None:
             tracked = self._plan.materialized
-            columns += [_tracked(name, batch, positions, sources[name], split) for name in tracked]
-            columns += [pa.repeat(split[FILE_COLUMN], batch.num_rows), positions] if self._plan.located else []
+            columns += [_tracked(name, batch, positions, sources[name], known) for name in tracked]
+            columns += [pa.repeat(known[FILE_COLUMN], batch.num_rows), positions] if self._plan.located else []
         return pa.RecordBatch.from_arrays(columns, schema=self._output)
 
 
 def _tracked(
-    name: str, batch: pa.RecordBatch, positions: pa.Array, stored: pa.Field | None, split: dict[str, Any]
+    name: str, batch: pa.RecordBatch, positions: pa.Array, stored: pa.Field | None, known: dict[str, pa.Scalar]
 ) -> pa.Array:
     """A column of row tracking: what the file stores, else what follows from the log."""
     hidden = {source: column for column, source in HIDDEN_COLUMNS.items()}
     if name == ROW_ID:
-        fresh = pa.compute.add(positions, split[hidden["baseRowId"]])
+        fresh = pa.compute.add(positions, known[hidden["baseRowId"]])
     else:
         assert name == ROW_COMMIT_VERSION, name
-        fresh = pa.repeat(split[hidden["defaultRowCommitVersion"]], batch.num_rows)
+        fresh = pa.repeat(known[hidden["defaultRowCommitVersion"]], batch.num_rows)
     return fresh if stored is None else pa.compute.coalesce(batch.column(stored.name).cast(pa.int64()), fresh)
 
 

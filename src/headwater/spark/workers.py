@@ -30,6 +30,7 @@ _PARTITIONS_SETTING = "spark.sql.leafNodeDefaultParallelism"
 _BATCH_BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
 _BATCH_ROWS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
 UNWEIGHED_ROWS = 4_000
+_SMALL_BATCH_BYTES = 4 * 2**20
 _LOCAL_BYTES = 16 * 2**20
 """More than that might not be local data for Spark."""
 _UNKNOWN_CORES = 8
@@ -61,6 +62,11 @@ def unweighed(job: DataFrame) -> DataFrame:
     if is_connect(job):
         return job
     return in_private_session(job, {_BATCH_BYTES_SETTING: str(2**31 - 1), _BATCH_ROWS_SETTING: str(UNWEIGHED_ROWS)})
+
+
+def in_small_batches(job: DataFrame) -> DataFrame:
+    """A job for whose workers batches have few bytes: a worker that gets packs begins before Spark has all of them."""
+    return job if is_connect(job) else in_private_session(job, {_BATCH_BYTES_SETTING: str(_SMALL_BATCH_BYTES)})
 
 
 PACKED_SCHEMA = "rows binary"

@@ -7,12 +7,11 @@ of the root or has an empty segment is refused here, for every store alike, befo
 from __future__ import annotations
 
 import os
-import re
 
 from headwater.errors import StorageError
 
 # A segment of no, one or two dots: the empty key, a leading, doubled or trailing slash, `.` and `..`.
-_BAD_SEGMENT = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|\0")
+_BAD_SEGMENTS = frozenset({"", ".", ".."})
 
 
 def check_key(key: str) -> str:
@@ -25,7 +24,7 @@ def check_key(key: str) -> str:
         StorageError: the key is empty, absolute, ends with `/`, has an empty, `.` or `..` segment, a NUL
             or a lone surrogate.
     """
-    if _BAD_SEGMENT.search(key):
+    if not _BAD_SEGMENTS.isdisjoint(key.split("/")) or "\0" in key:
         raise StorageError(f"{key!r} is not a key: keys are relative to the table, without empty, '.' or '..' segments")
     if not key.isascii():
         try:
