@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,26 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+def with_empty_groups(table: pa.Table, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    with pq.ParquetWriter(sink, table.schema, **options) as writer:
+        for start, size in ((0, 0), (0, 120), (120, 0), (120, 180), (300, 0)):
+            writer.write_table(table.slice(start, size), row_group_size=1_000)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("use_dictionary", [True, False])
+def test_texts_may_be_in_files_with_row_groups_without_rows(use_dictionary: bool, tmp_path: Path) -> None:
+    old = pa.table({"text": [f"{n % 9}{'x' * 60}" for n in range(300)]})
+    file = with_empty_groups(old, use_dictionary=use_dictionary)
+    assert pq.read_metadata(io.BytesIO(file)).num_row_groups == 5
+    table = Table(tmp_path, StructType.from_arrow(old.schema))
+    new = {"text": pa.array([f"new {n}{'y' * 60}" for n in range(3)])}
+    changed = table.write(file, [0, 150, 299], new)
+    assert rows(read(table.read(changed))) == replaced(old, [0, 150, 299], new)
+    assert table.write(file, [7], {"text": pa.array([old.column("text")[7].as_py()])}) is None
+
+
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("kind", ["known", "new", "null", "mixed", "all rows"])
 def test_texts_of_a_dictionary_become_others(options: dict[str, Any], kind: str, tmp_path: Path) -> None:
@@ -78,7 +99,7 @@ def test_texts_of_a_dictionary_become_others(options: dict[str, Any], kind: str,
     assert (stats["minValues"]["text"][:10], stats["maxValues"]["text"][:10]) == (min(left)[:10], max(left)[:10])
     assert stats["nullCount"]["text"] == 300 - len(left)
     footer = pq.read_metadata(pa.BufferReader(found))
-    assert footer.num_row_groups == -(-300 // options.get("row_group_size", 100))
+    assert footer.num_row_groups == -(-300 // options.get("row_group_size", 128))
     for group in range(footer.num_row_groups):
         start = sum(footer.row_group(before).num_rows for before in range(group))
         own = read(found).column("text").slice(start, footer.row_group(group).num_rows)

@@ -17,8 +17,9 @@ from headwater.spark.deletion_vectors import VECTOR_COLUMN
 from headwater.spark.explain import summary_of
 from headwater.spark.failures import remember_scan
 from headwater.spark.functions import is_connect
-from headwater.spark.python_reader import ONLY_COLUMN, ReadPlan
+from headwater.spark.python_reader import ReadPlan
 from headwater.spark.python_scan import ROAD, read_in_python
+from headwater.spark.splits import ONLY_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

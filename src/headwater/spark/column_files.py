@@ -190,25 +190,22 @@ class ColumnWriter:
         self, plan: FilePlan, file: ParquetObject, rows: Positions, values: pa.RecordBatch, stack: ExitStack
     ) -> _NewColumn | None:
         """A column with the new values, valid in the context; None if they are those that it has."""
-        old = OldColumn(plan, file, self._mode)
-        new = old.in_file(values)
+        old = OldColumn(plan, file, self._mode, rows, values)
         name = plan.schema.fields[0].name
-        # What differed in the last file will differ in this one: then it is decoded once.
-        is_changed = name not in self._differing and old.differs(rows, new)
-        if not is_changed and name not in self._differing:
+        # What differed in the last file will differ in this one: then it need not be decoded twice.
+        is_expected = name in self._differing
+        is_changed = not is_expected and old.differs()
+        if not (is_changed or is_expected):
             return None
         spool = _Spool(file.meta.size_bytes, stack)
-        written: ParquetFile | None = None
-        for parts in map(list, old.groups(rows, new)):
+        written = ParquetFile("", plan, old.schema, spool.sink)
+        for parts in map(list, old.groups()):
             is_changed = is_changed or any(part.changes() for part in parts)
             columns = [part.replaced() for part in parts]
-            schema = old.schema.set(0, old.schema.field(0).with_type(columns[0].type)) if columns else old.schema
-            written = written or ParquetFile("", plan, schema, spool.sink)
-            written.add_group([pa.RecordBatch.from_arrays([column], schema=schema) for column in columns])
-        assert written is not None, "the file has rows"
+            written.add_group([pa.RecordBatch.from_arrays([column], schema=old.schema) for column in columns])
         stats = written.close()
         if not is_changed:
-            self._differing.discard(name)
+            self._differing.remove(name)
             return None
         self._differing.add(name)
         return _NewColumn(spool.data(), old.name, stats)

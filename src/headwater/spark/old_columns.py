@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -83,21 +84,26 @@ def _written_out(values: pa.Array) -> pa.Array:
 
 
 class OldColumn:
-    """A column of a file.
+    """A column of a file, and values that some of its rows are to have.
 
     Args:
         plan: how the column is written (`headwater.spark.column_files.plans_of_columns`).
         file: the file, which need not have it.
         mode: how the table maps its columns.
+        rows: the positions of the rows, ascending.
+        values: theirs, by the names and types of the table's rows.
     """
 
-    def __init__(self, plan: FilePlan, file: ParquetObject, mode: MappingMode) -> None:
+    def __init__(
+        self, plan: FilePlan, file: ParquetObject, mode: MappingMode, rows: Positions, values: pa.RecordBatch
+    ) -> None:
         self._plan = plan
         self._file = file
         self._mode = mode
         self._field = plan.schema.fields[0]
         self._source = find_column(self._field, list(file.schema), mode)
-        self.schema = plan.file_schema.to_arrow()
+        self._schema = plan.file_schema.to_arrow()
+        self._rows, self._new = rows, self._in_file(values)
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
         self._starts = np.cumsum([0, *sizes]).tolist()
 
@@ -106,40 +112,37 @@ class OldColumn:
         """What it is called in the file; None if the file does not have it."""
         return None if self._source is None else self._source.name
 
-    def in_file(self, values: pa.RecordBatch) -> pa.Array:
-        """Values of the table's rows, as files have them."""
-        return to_file_batch(values, self._plan, self.schema).column(0)
+    @property
+    def schema(self) -> pa.Schema:
+        """That of the values in `groups`, and of the file that they make."""
+        if not self._is_coded:
+            return self._schema
+        field = self._schema.field(0)
+        return self._schema.set(0, field.with_type(pa.dictionary(pa.int32(), field.type)))
 
-    def differs(self, rows: Positions, new: pa.Array) -> bool:
-        """Whether new values of some rows are surely not those that they have; in doubt they are not.
-
-        Args:
-            rows: the positions of the rows, ascending.
-            new: from `in_file`.
-        """
-        if self._source is None or pa.types.is_nested(new.type):
+    def differs(self) -> bool:
+        """Whether new values are surely not those that the rows have; in doubt they are not."""
+        if self._source is None or pa.types.is_nested(self._new.type):
             return True
         for group, first_row in enumerate(self._starts[:-1]):
-            begin, end = np.searchsorted(rows, [first_row, self._starts[group + 1]])
-            if begin < end and not self._has(group, rows[begin:end] - first_row, new.slice(begin, end - begin)):
+            begin, end = np.searchsorted(self._rows, [first_row, self._starts[group + 1]])
+            places, new = self._rows[begin:end] - first_row, self._new.slice(begin, end - begin)
+            if len(places) and not self._has(group, places, new):
                 return True
         return False
 
-    def groups(self, rows: Positions, new: pa.Array) -> Iterator[Iterator[Part]]:
-        """The column with new values of some rows, by row groups, which may be large.
+    def groups(self) -> Iterator[Iterator[Part]]:
+        """The column with the new values, by row groups, which may be large.
 
         If texts of one come as numbers of a dictionary, those of all do, and those of a row group have the same one.
         """
-        is_coded = self._source is not None and all(
-            self._has_dictionary(group, self._source.name, new) for group in range(self._file.num_row_groups)
-        )
-        return (self._parts(group, first_row, rows, new, is_coded) for group, first_row in enumerate(self._starts[:-1]))
+        return (self._parts(group, first_row) for group, first_row in enumerate(self._starts[:-1]))
 
     def _has(self, group: int, places: Positions, new: pa.Array) -> bool:
         """Whether rows of a row group have certain values."""
         assert self._source is not None
         name = self._source.name
-        dictionaries = (name,) if self._has_dictionary(group, name, new) else ()
+        dictionaries = (name,) if self._has_dictionary(group) else ()
         first_row = 0
         # Not validated: what equals new values is sound, and what does not is read again.
         size = min(_LOOKED_AT_ROWS, batch_rows(self._file, group))
@@ -151,17 +154,26 @@ class OldColumn:
             first_row += batch.num_rows
         return True
 
-    def _has_dictionary(self, group: int, name: str, new: pa.Array) -> bool:
-        """Whether texts take so little of the file that most of them must be numbers of a dictionary."""
-        if self._field.type != STRING:
-            return False
-        written_out = _LENGTH_BYTES + (pc.mean(pc.binary_length(new)).as_py() or 0)
-        return 2 * self._file.bytes_per_value(group, name) < written_out
+    @cached_property
+    def _is_coded(self) -> bool:
+        """Whether texts are read as numbers of a dictionary."""
+        return self._source is not None and all(map(self._has_dictionary, range(self._file.num_row_groups)))
 
-    def _parts(self, group: int, first_row: int, rows: Positions, new: pa.Array, is_coded: bool) -> Iterator[Part]:
-        for old in self._codes(group) if is_coded else self._values(group):
-            begin, end = np.searchsorted(rows, [first_row, first_row + len(old)])
-            yield Part(old, rows[begin:end] - first_row, new.slice(begin, end - begin))
+    def _has_dictionary(self, group: int) -> bool:
+        """Whether texts take so little of the file that most of them must be numbers of a dictionary."""
+        if self._field.type != STRING or self._source is None:
+            return False
+        return 2 * self._file.bytes_per_value(group, self._source.name) < self._written_out_bytes
+
+    @cached_property
+    def _written_out_bytes(self) -> float:
+        """What a text takes in a file that has no dictionary."""
+        return _LENGTH_BYTES + (pc.mean(pc.binary_length(self._new)).as_py() or 0.0)
+
+    def _parts(self, group: int, first_row: int) -> Iterator[Part]:
+        for old in self._codes(group) if self._is_coded else self._values(group):
+            begin, end = np.searchsorted(self._rows, [first_row, first_row + len(old)])
+            yield Part(old, self._rows[begin:end] - first_row, self._new.slice(begin, end - begin))
             first_row += len(old)
 
     def _values(self, group: int) -> Iterator[pa.Array]:
@@ -183,12 +195,16 @@ class OldColumn:
         if chunks := [batch.column(name) for batch in batches]:
             coded = pa.chunked_array(chunks).unify_dictionaries().combine_chunks()
             [codes] = coded.chunks if isinstance(coded, pa.ChunkedArray) else [coded]
-            yield pa.DictionaryArray.from_arrays(codes.indices, codes.dictionary.cast(self.schema.field(0).type))
+            yield pa.DictionaryArray.from_arrays(codes.indices, codes.dictionary.cast(self._schema.field(0).type))
 
     def _conformed(self, values: pa.Array) -> pa.Array:
         """Values that the file has, as files have them now."""
         conformed = conform(values, self._field.type, self._mode)
-        return self.in_file(pa.RecordBatch.from_arrays([conformed], names=[self._field.name]))
+        return self._in_file(pa.RecordBatch.from_arrays([conformed], names=[self._field.name]))
+
+    def _in_file(self, values: pa.RecordBatch) -> pa.Array:
+        """Values of the table's rows, as files have them."""
+        return to_file_batch(values, self._plan, self._schema).column(0)
 
 
 def _is_same(old: pa.Array, new: pa.Array) -> bool:

@@ -10,7 +10,6 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from headwater.errors import HeadwaterError, ObjectNotFoundError
@@ -27,6 +26,7 @@ from headwater.spark.arrow_rows import (
 from headwater.spark.data_files import DataFiles
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, VectorReader, descriptor
 from headwater.spark.row_tracking import HIDDEN_COLUMNS, ROW_COMMIT_VERSION, ROW_ID
+from headwater.spark.splits import ONLY_COLUMN, Counted, Split, splits_of
 from headwater.storage import open_store
 
 if TYPE_CHECKING:
@@ -66,74 +66,12 @@ _MAX_BATCH_ROWS = 65_536
 _PUT_TOGETHER_ROWS = 16_384
 _PUT_TOGETHER_BYTES = 2**20
 _TINY_ROWS, _WEIGHED_EVERY = 1_000, 8
-ONLY_COLUMN = "__headwater_only_rows"
-"""A column of splits: a deletion vector whose rows alone count, or null."""
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """Which rows of a file count."""
-
-    deleted: BitMap64 | None
-    only: BitMap64 | None
-
-    def has_rows(self, start: int, end: int) -> bool:
-        """Whether any row from `start` to before `end` may count: others need not be decoded."""
-        return self.only is None or bool(self.only.range_cardinality(start, end))
-
-    def of(self, batch: pa.RecordBatch, first_row: int, *, located: bool) -> tuple[pa.RecordBatch, pa.Array | None]:
-        """The rows of a batch that count; its first row is at `first_row`.
-
-        With their positions in the file, if they are wanted.
-        """
-        if self.only is None and self.deleted is None and not located:
-            return batch, None
-        from pyroaring import BitMap64
-
-        every = BitMap64(range(first_row, first_row + batch.num_rows))
-        rows = every if self.only is None else every & self.only
-        rows = rows if self.deleted is None else rows - self.deleted
-        positions = _as_array(rows)
-        if len(rows) == batch.num_rows:
-            return batch, positions
-        places = pa.compute.subtract(positions, first_row)
-        if 2 * len(rows) < batch.num_rows:
-            return batch.take(places), positions
-        mask = np.zeros(batch.num_rows, bool)  # quicker than to gather most of the rows
-        mask[places.to_numpy()] = True
-        return batch.filter(pa.array(mask)), positions
 
 
 def read_splits(plan: ReadPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of splits, those of tiny files put together; made for `mapInArrow`."""
     reader = _Reader(plan)
-    return _put_together(rows for batch in batches for split in _splits(batch) for rows in reader.rows(split))
-
-
-class _Split(NamedTuple):
-    """A file, or a part of it."""
-
-    uri: str
-    size_bytes: int
-    """Of the whole file."""
-    start: int
-    end: int
-    """Row groups that begin between these offsets."""
-    values: dict[str, pa.Scalar]
-    """What else is known: partition values, deletion vectors, ..."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether it is all of the file."""
-        return self.start == 0 and self.end >= self.size_bytes
-
-
-def _splits(batch: pa.RecordBatch) -> Iterator[_Split]:
-    plain = ("path", "size", "start", "end")
-    others = {name: batch.column(name) for name in batch.schema.names if name not in plain}
-    columns = [batch.column(name).to_pylist() for name in plain]
-    for position, (uri, size_bytes, start, end) in enumerate(zip(*columns, strict=True)):
-        yield _Split(uri, size_bytes, start, end, {name: column[position] for name, column in others.items()})
+    return _put_together(rows for batch in batches for split in splits_of(batch) for rows in reader.rows(split))
 
 
 def _put_together(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -183,7 +121,7 @@ class _Reader:
                 pa.field(ROW_COLUMN, pa.int64())
             )
 
-    def rows(self, split: _Split) -> Iterator[pa.RecordBatch]:
+    def rows(self, split: Split) -> Iterator[pa.RecordBatch]:
         """The rows of one split."""
         uri = split.uri
         try:
@@ -196,15 +134,15 @@ class _Reader:
                 ) from error
             raise type(error)(f"while reading file {uri}: {error}") from error
 
-    def _bitmap(self, split: _Split, column: str) -> BitMap64 | None:
+    def _bitmap(self, split: Split, column: str) -> BitMap64 | None:
         vector = descriptor(split.values[column].as_py()) if column in split.values else None
         return None if vector is None else to_bitmap(self._vectors.read([vector])[0])
 
     def _source(self, field: StructField, held: list[pa.Field]) -> pa.Field | None:
         return find_column(field, held, "none" if field.name in self._plan.unmapped else self._plan.mode)
 
-    def _rows(self, split: _Split, file: ParquetObject) -> Iterator[pa.RecordBatch]:
-        counted = _Counted(self._bitmap(split, VECTOR_COLUMN), self._bitmap(split, ONLY_COLUMN))
+    def _rows(self, split: Split, file: ParquetObject) -> Iterator[pa.RecordBatch]:
+        counted = Counted(self._bitmap(split, VECTOR_COLUMN), self._bitmap(split, ONLY_COLUMN))
         sources = self._sources(file.schema)
         first_row = 0
         for group in range(file.num_row_groups):
@@ -238,7 +176,7 @@ class _Reader:
         first_row: int,
         sources: _Sources,
         known: dict[str, pa.Scalar],
-        counted: _Counted,
+        counted: Counted,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one row group."""
         end = first_row + file.metadata.row_group(group).num_rows
@@ -314,7 +252,3 @@ def _offset(file: ParquetObject, group: int) -> int:
     """Where a row group begins in its file."""
     column = file.metadata.row_group(group).column(0)
     return int(column.dictionary_page_offset or column.data_page_offset)
-
-
-def _as_array(rows: BitMap64) -> pa.Array:
-    return pa.Array.from_buffers(pa.int64(), len(rows), [None, pa.py_buffer(rows.to_array())])

@@ -15,7 +15,8 @@ from headwater.log.vector_writer import inline_vector
 from headwater.search.fields import IndexConfig
 from headwater.search.split import Split
 from headwater.spark.arrow_rows import output_schema
-from headwater.spark.python_reader import ONLY_COLUMN, read_splits
+from headwater.spark.python_reader import read_splits
+from headwater.spark.splits import ONLY_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
