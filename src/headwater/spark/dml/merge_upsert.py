@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _KEYS_BYTES = 32 * 2**20
 """Keys for every worker, in the memory of Arrow; Spark's rows take four times that."""
-_LIGHT_ROW_BYTES = 2**10
+_LIGHT_ROW_BYTES = 4 * 2**10
 """If rows are larger than that on an average, one may well be too large for batches that are not weighed."""
 _CHEAP_BYTES = 256 * 2**20
 """What is larger by Spark's estimate is materialised."""
