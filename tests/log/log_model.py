@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import posixpath
 import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,10 +23,21 @@ Action = dict[str, Any]
 
 
 def path_key(path: str) -> bytes:
-    """Scheme off, then decoded once."""
+    """Scheme off, decoded once, then dot segments and empty segments resolved (RFC 3986, 5.2.4)."""
     if re.match("(?i)file:/", path):
-        path = "/" + path[5:].lstrip("/")
-    return unquote_to_bytes(path)
+        path = "/" + re.sub("(?i)^//localhost/", "", path[5:]).lstrip("/")
+    authority = re.match(r"[A-Za-z][A-Za-z0-9+.\-]+://[^/]*", path)
+    before = unquote_to_bytes(authority[0] if authority else "")
+    rest = unquote_to_bytes(path)[len(before) :]
+    return before + _without_dots(rest)
+
+
+def _without_dots(path: bytes) -> bytes:
+    names = path.lstrip(b"/").split(b"/")
+    if not {b"", b".", b".."} & set(names[:-1]) and names[-1] not in (b".", b"..") and not path.startswith(b"//"):
+        return path
+    resolved = posixpath.normpath(path)
+    return resolved[1:] if resolved.startswith(b"//") else resolved
 
 
 def vector_id(action: dict[str, Any]) -> str | None:

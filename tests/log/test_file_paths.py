@@ -17,6 +17,7 @@ _NAMES = st.text(st.sampled_from("ab /%&+:=#?é😀~.25"), min_size=1, max_size=
 _PIECES = (
     *("a", "/", "%", "%25", "%2", "%41", "%4", "1", "5", "41", "%C3%A9", "%c3", "%A9", "é", "%FF", "%f0%9f%98%80"),
     *("file:", "FILE:", "file%3A", "file://", "//", "s3://b/", " ", "+", "%2F", "%00", "\n", ":", "😀"),
+    *(".", "..", "/./", "/../", "./", "../", "%2e", "%2E%2e/", "localhost/"),
 )
 _SPELLINGS = st.lists(st.sampled_from(_PIECES), max_size=8).map("".join)
 
@@ -31,6 +32,14 @@ _SPELLINGS = st.lists(st.sampled_from(_PIECES), max_size=8).map("".join)
         ("caf%C3%A9", "café"),
         ("%f0%9f%98%80", "%F0%9F%98%80"),
         ("date=2024-01-01%2000%3A00/x", "date=2024-01-01 00:00/x"),
+        ("/p/x.parquet", "file://localhost/p/x.parquet"),
+        ("./x", "x"),
+        ("d//x", "d/x"),
+        ("d/./e/../x", "d/x"),
+        ("%2E/d%2F%2Fx", "d/x"),
+        ("d/%2e%2E/x", "x"),
+        ("file:///p//./x", "/p/x"),
+        ("s3://b//d/../x", "s3://b/x"),
     ],
 )
 def test_spellings_of_one_file_meet(one: str, other: str) -> None:
@@ -46,6 +55,11 @@ def test_spellings_of_one_file_meet(one: str, other: str) -> None:
         ("p", "/p"),
         ("s3://b/p", "/b/p"),
         ("A", "a"),
+        ("../x", "x"),
+        ("d/..x", "x"),
+        (".x", "x"),
+        ("d/...", "d"),
+        ("s3://b/x", "s3:/b/x"),
     ],
 )
 def test_different_files_stay_apart(one: str, other: str) -> None:
