@@ -16,6 +16,7 @@ from headwater.features.context import MANIFESTS_PROPERTY
 from headwater.log.partition_directories import partition_directory
 from headwater.log.replay import file_actions
 from headwater.log.schema import mapping_mode
+from headwater.storage.copying import delete_data
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -82,7 +83,7 @@ def write_manifests(snapshot: Snapshot) -> None:
         )
     written = _write(snapshot, None)
     there = [meta.key for meta in snapshot.ctx.store.list_from(MANIFESTS, recursive=True)]
-    snapshot.ctx.store.delete_many([key for key in there if key.endswith(f"/{_NAME}") and key not in written])
+    delete_data(snapshot.ctx.store, [key for key in there if key.endswith(f"/{_NAME}") and key not in written])
 
 
 def update_manifests(snapshot: Snapshot) -> None:
@@ -96,7 +97,7 @@ def update_manifests(snapshot: Snapshot) -> None:
             write_manifests(snapshot)
         else:
             written = _write(snapshot, touched)
-            snapshot.ctx.store.delete_many([_key(d) for d in touched if _key(d) not in written])
+            delete_data(snapshot.ctx.store, [_key(d) for d in touched if _key(d) not in written])
         newest = snapshot.refresh()
         if newest is snapshot:
             return

@@ -15,6 +15,9 @@ from headwater.maintenance.table_keys import keys_below
 
 COLUMNS = {"path": pa.string(), "length": pa.int64(), "isDir": pa.bool_(), "modificationTime": pa.int64()}
 
+_ABNORMAL = r"[^:/]//|^//|/\.\.?(?:/|$)"
+"""A path with an empty segment behind its scheme, or with one that is `.` or `..`."""
+
 
 def checked_inventory(inventory: pa.Table) -> pa.Table:
     """The inventory with just the columns that count, in their types.
@@ -32,7 +35,10 @@ def checked_inventory(inventory: pa.Table) -> pa.Table:
 def tree_of_inventory(inventory: pa.Table, uri: str) -> Tree:
     """What the inventory says is below a table. Of an object that is there twice, the newest counts."""
     checked = checked_inventory(inventory)
-    keys = keys_below(_as_log_paths(checked.column("path")), uri)
+    paths = checked.column("path")
+    keys = keys_below(_as_log_paths(paths), uri)
+    # A key such as `d//f` is another object than `d/f` on an object store, whose age is not known then.
+    keys = pc.if_else(pc.match_substring_regex(paths, _ABNORMAL), pa.scalar(None, pa.binary()), keys)
     below = checked.append_column("key", keys).filter(keys.is_valid())
     directories = below.filter(below.column("isDir")).num_rows
     objects = below.filter(pc.invert(below.column("isDir")))

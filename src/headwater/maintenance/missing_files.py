@@ -40,8 +40,8 @@ def missing_files(snapshot: Snapshot, files: pa.Table) -> list[str]:
 def _missing_keys(store: ObjectStore, wanted: pa.Array) -> list[str]:
     if len(wanted) > _FEW:
         there = list_tree(store, lambda prefix: prefix != "_delta_log/").objects.column("key").combine_chunks()
-        found: list[bytes] = wanted.filter(pc.invert(pc.is_in(wanted, value_set=there))).to_pylist()
-        return [key.decode("utf-8", "surrogateescape") for key in found]
+        # A listing does not follow links, nor does it know a file by another case of its letters.
+        wanted = wanted.filter(pc.invert(pc.is_in(wanted, value_set=there)))
     keys = [key.decode("utf-8", "surrogateescape") for key in wanted.to_pylist()]
     with ThreadPoolExecutor(_PARALLEL, "headwater-heads") as pool:
         there_flags = list(pool.map(lambda key: _is_there(store, key), keys))

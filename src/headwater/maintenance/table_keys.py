@@ -1,60 +1,131 @@
-"""The files of a table as keys of its store: which objects below the table's root its log still speaks of.
+"""The identity of a file: which objects below a table's root its log speaks of, however it spells them.
 
-A path in the log may be relative or absolute, and is percent-encoded. Files outside the root (shallow clones have them)
-belong to somebody else, and have no key here.
+A path in the log is relative or absolute, percent-encoded, and one of many spellings of its file. `keys_below` gives
+the key that a path certainly stands for, or null where it is not certainly below the root: whoever deletes or copies
+what a log names goes by it. `NeededFiles` is the other side, for all that deletes what a log does *not* name: it knows
+a file under every name that it can have, and where there is doubt the file stays. Links, mounts and disks that do not
+tell upper from lower case are asked for; a root that is spelled in some other way is recognised by the end of a path.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+import posixpath
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.errors import TableNotFoundError
 from headwater.log.actions import DeletionVector
-from headwater.log.columns import binaries
+from headwater.log.columns import binaries, bools, strings
 from headwater.log.deletion_vectors import vector_path
+from headwater.log.file_chunks import REMOVE_COLUMNS, MemoryChunk
+from headwater.log.log_format import DELTA
+from headwater.log.opening import open_snapshot
 from headwater.log.paths import canonical_array
+from headwater.log.segment import list_log
+from headwater.maintenance.removed_files import removed_in
+from headwater.storage.copying import real_directory
+from headwater.storage.keys import LOG_DIRECTORIES, LOG_KEY
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from headwater.log.context import LogContext
     from headwater.log.snapshot import Snapshot
+    from headwater.storage.base import ObjectStore
+    from headwater.storage.uri import StoreUri
 
 _SCHEME = r"^[A-Za-z][A-Za-z0-9+.\-]+:/"
-_SAME_STORE = {"s3": ("s3", "s3a", "s3n"), "azure": ("az", "abfs", "abfss"), "gcs": ("gs",), "memory": ("memory",)}
+_SAME_STORE = {
+    "s3": ("s3", "s3a", "s3n"),
+    "azure": ("az", "azure", "abfs", "abfss", "wasb", "wasbs"),
+    "gcs": ("gs", "gcs"),
+    "memory": ("memory",),
+}
+_CLIMBING = r"^\.\.(?:/|$)"
+_PARALLEL = 32
+_NO_KEY = pa.scalar(None, pa.binary())
 
 
 def keys_below(paths: pa.ChunkedArray, uri: str) -> pa.ChunkedArray:
-    """The keys of data files, as bytes; null for files outside the table.
+    """The keys that paths of a log stand for, as bytes; null for what is not certainly a file below the table's root.
 
     Args:
         paths: as the log has them.
         uri: the table's location.
     """
-    return pa.chunked_array([_keys(chunk, uri) for chunk in paths.chunks], pa.binary())
+    return pa.chunked_array([_located(chunk, parse_uri(uri))[0] for chunk in paths.chunks], pa.binary())
 
 
-def _keys(paths: pa.Array, uri: str) -> pa.Array:
-    keys = canonical_array(paths).cast(pa.binary())
-    elsewhere = pc.or_(pc.match_substring_regex(paths, _SCHEME), pc.starts_with(keys, "/"))
-    if not pc.any(elsewhere).as_py():
-        return keys
-    for root in _roots(uri):
-        below = pc.and_(elsewhere, pc.starts_with(keys, root))
-        stripped = pc.replace_substring(keys.filter(below), pattern=root, replacement="", max_replacements=1)
+def _located(paths: pa.Array, root: StoreUri) -> tuple[pa.Array, pa.Array]:
+    """The keys of paths below a root, null for others; and of those that may be anywhere the canonical paths."""
+    plain = canonical_array(paths).cast(pa.binary())
+    if pc.any(pc.ends_with(plain, "/")).as_py():
+        plain = pc.replace_substring_regex(plain, pattern="/+$", replacement="")
+    absolute = pc.or_(pc.match_substring_regex(paths, _SCHEME), pc.starts_with(plain, "/"))
+    climbing = pc.match_substring_regex(plain, _CLIMBING)
+    if pc.any(climbing).as_py():
+        plain = pc.if_else(climbing, _climbed(plain, root), plain)
+        absolute = pc.or_(absolute, climbing)
+    if not pc.any(absolute).as_py():
+        return _possible(plain), plain.slice(0, 0)
+    keys = pc.if_else(absolute, _NO_KEY, plain)
+    known = pc.invert(absolute)
+    # On a remote store a path of the local disk is none of its own, though it may be a mount of the same files.
+    is_disk = root.kind == "local"
+    foreign = pc.and_(pc.starts_with(paths, "file:", ignore_case=True), pa.scalar(not is_disk))
+    prefix = root.path.strip("/").encode("utf-8", "surrogateescape")
+    prefix += b"/" if prefix else b""
+    for place in _places(root):
+        here = pc.and_not(pc.starts_with(plain, place, ignore_case=True), pc.or_(known, foreign))
+        if not pc.any(here).as_py():
+            continue
+        pattern = f"(?i)^{re.escape(place)}"
+        inside = pc.replace_substring_regex(plain.filter(here), pattern=pattern, replacement="")
+        begins = pc.starts_with(inside, prefix)
+        below = pc.replace_with_mask(here, here, begins)
+        stripped = inside.filter(begins)
+        if prefix:
+            stripped = pc.replace_substring(stripped, pattern=prefix, replacement="", max_replacements=1)
         keys = pc.replace_with_mask(keys, below, stripped)
-        elsewhere = pc.and_(elsewhere, pc.invert(below))
-    return pc.if_else(elsewhere, pa.scalar(None, pa.binary()), keys)
+        known = pc.or_(known, below if is_disk else here)
+    return _possible(keys), plain.filter(pc.invert(known))
 
 
-def _roots(uri: str) -> list[str]:
-    """The spellings of the table's location in absolute paths, decoded, with a slash at the end."""
-    location = parse_uri(uri)
-    if location.kind == "local":
-        return [location.path.rstrip("/") + "/"]
-    host = f"{location.bucket}@{location.account_host}" if location.account_host else location.bucket
-    path = f"{location.path}/" if location.path else ""
-    return [f"{scheme}://{host}/{path}" for scheme in _SAME_STORE[location.kind]] + [f"/{path}"]
+def _possible(keys: pa.Array) -> pa.Array:
+    """Keys, but for those that no object has."""
+    impossible = pc.match_substring_regex(keys, r"^\.?$|\x00")
+    return pc.if_else(impossible, _NO_KEY, keys) if pc.any(impossible).as_py() else keys
+
+
+def _places(root: StoreUri) -> list[str]:
+    """How an absolute path may begin that lies in the same bucket, or on the same disk."""
+    if root.kind == "local":
+        return ["/"]
+    hosts = [root.bucket]
+    if root.account_host:
+        account, _, domain = root.account_host.partition(".")
+        other = domain.replace("dfs.", "blob.", 1) if domain.startswith("dfs.") else domain.replace("blob.", "dfs.", 1)
+        hosts = [f"{root.bucket}@{account}.{d}" for d in (domain, other)]
+    return [f"{scheme}://{host}/" for scheme in _SAME_STORE[root.kind] for host in hosts] + ["/"]
+
+
+def _climbed(paths: pa.Array, root: StoreUri) -> pa.Array:
+    """Where relative paths lead that begin with `..`: absolute ones. Only those are looked at, one by one."""
+    base = root.path if root.path.startswith("/") else f"/{root.path}"
+    found: list[bytes | None] = []
+    for path in paths.to_pylist():
+        if path is None or not path.startswith(b".."):
+            found.append(path)
+            continue
+        found.append(posixpath.normpath(base.encode("utf-8", "surrogateescape") + b"/" + path))
+    return binaries(found).cast(pa.binary())
 
 
 def vector_keys(vectors: pa.ChunkedArray, uri: str) -> pa.ChunkedArray:
@@ -64,24 +135,314 @@ def vector_keys(vectors: pa.ChunkedArray, uri: str) -> pa.ChunkedArray:
         vectors: the column `deletionVector`.
         uri: the table's location.
     """
+    return keys_below(pa.chunked_array([_vector_paths(vectors)]), uri).drop_null()
+
+
+def _vector_paths(vectors: pa.ChunkedArray) -> pa.Array:
+    """The paths of the files that deletion vectors are in, spelled as the log spells paths."""
     vectors = vectors.drop_null()
     kinds = pc.struct_field(vectors, ["storageType"])
     texts = pc.struct_field(vectors, ["pathOrInlineDv"])
     relative = texts.filter(pc.equal(kinds, "u")).unique().to_pylist()
-    own = [vector_path(DeletionVector("u", text, 0, 0)) for text in relative]
-    named = binaries([path.encode("utf-8", "surrogateescape") for path in own])
-    absolute = texts.filter(pc.equal(kinds, "p")).unique()
-    below = keys_below(pa.chunked_array([absolute]), uri).drop_null()
-    return pa.chunked_array([named.cast(pa.binary()), *below.chunks], pa.binary())
+    own = [vector_path(DeletionVector("u", text, 0, 0)).replace("%", "%25") for text in relative]
+    absolute = texts.filter(pc.equal(kinds, "p")).unique().to_pylist()
+    return strings([*own, *absolute]).cast(pa.string())
 
 
-def referenced_keys(snapshot: Snapshot, cutoff_ms: int) -> pa.Array:
-    """The keys that readers may still need: live files, files removed at `cutoff_ms` or later, and their vectors."""
+# --- what must stay -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NeededFiles:
+    """The files that readers of a table may still need."""
+
+    uri: str
+    keys: pa.Array
+    """Of those below the root, in every reading of their paths; as bytes."""
+    elsewhere: pa.Array
+    """The canonical paths of those that are outside by their spelling, and may be inside for all that."""
+
+    def __or__(self, other: NeededFiles) -> NeededFiles:
+        assert self.uri == other.uri, "the files of two logs in one place"
+        keys, elsewhere = ((a, b) for a, b in ((self.keys, other.keys), (self.elsewhere, other.elsewhere)))
+        return NeededFiles(self.uri, pa.concat_arrays(keys), pa.concat_arrays(elsewhere))
+
+    def unneeded(self, objects: pa.Table) -> pa.Table:
+        """Of some objects below the root those that are none of these files; none of them is part of a log.
+
+        Args:
+            objects: with the column `key`, as bytes.
+        """
+        keys = objects.column("key")
+        needed = pc.is_in(keys, value_set=self.keys)
+        left = objects.filter(pc.invert(pc.or_(needed, pc.match_substring_regex(keys, LOG_KEY))))
+        if not left.num_rows:
+            return left
+        elsewhere = self.elsewhere
+        if parse_uri(self.uri).kind == "local":
+            spared, elsewhere = _spared_on_disk(self, left.column("key").combine_chunks())
+            left = left.filter(pc.invert(pc.is_in(left.column("key"), value_set=spared)))
+        if not len(elsewhere) or not left.num_rows:
+            return left
+        return left.filter(pc.invert(_is_tail(left.column("key"), elsewhere)))
+
+
+def needed_files(snapshot: Snapshot, cutoff_ms: int) -> NeededFiles:
+    """What readers may still need: live files, files removed at `cutoff_ms` or later, and their vectors."""
+    paths = [*_needed_paths(snapshot, cutoff_ms)]
+    root = parse_uri(snapshot.uri)
+    keys: list[pa.Array] = []
+    elsewhere: list[pa.Array] = []
+    for chunk in paths:
+        for reading in _readings(chunk):
+            own, other = _located(reading, root)
+            keys.append(own.drop_null())
+            elsewhere.append(other)
+    return NeededFiles(snapshot.uri, *(pa.chunked_array(a, pa.binary()).combine_chunks() for a in (keys, elsewhere)))
+
+
+def _needed_paths(snapshot: Snapshot, cutoff_ms: int) -> Iterator[pa.Array]:
+    if snapshot.ctx.format.json_checkpoints:
+        yield from snapshot.files(columns=["path"]).column("path").chunks
+        # Their checkpoints keep no tombstones.
+        versions = sorted(version for version in list_log(snapshot.ctx).commits if version <= snapshot.version)
+        removes, _ = removed_in(snapshot.ctx, versions)
+        removed = MemoryChunk(removes, REMOVE_COLUMNS)
+        late = pc.greater_equal(pc.fill_null(removed.column("deletionTimestamp"), 0), cutoff_ms)
+        yield from removed.column("path").filter(late).chunks
+        return
     live = snapshot.files(columns=["path", "deletionVector"])
-    removed = snapshot.tombstones(include_expired=True)
-    removed = removed.filter(pc.greater_equal(pc.fill_null(removed.column("deletionTimestamp"), 0), cutoff_ms))
-    chunks: list[pa.Array] = []
-    for files in (live, removed):
-        chunks += keys_below(files.column("path"), snapshot.uri).drop_null().chunks
-        chunks += vector_keys(files.column("deletionVector"), snapshot.uri).chunks
-    return pa.chunked_array(chunks, pa.binary()).combine_chunks()
+    gone = snapshot.tombstones(include_expired=True)
+    gone = gone.filter(pc.greater_equal(pc.fill_null(gone.column("deletionTimestamp"), 0), cutoff_ms))
+    for files in (live, gone):
+        yield from files.column("path").chunks
+        yield _vector_paths(files.column("deletionVector"))
+
+
+def _readings(paths: pa.Array) -> Iterator[pa.Array]:
+    """Paths as they are, and what they stand for to a writer that does not escape them at all, or twice."""
+    yield paths
+    escaped = paths.filter(pc.match_substring(paths, "%"))
+    if not len(escaped):
+        return
+    yield pc.replace_substring(escaped, pattern="%", replacement="%25")
+    once = canonical_array(escaped).cast(pa.binary())
+    once = once.filter(pc.match_substring(once, "%"))
+    texts = (path.decode("utf-8", "surrogateescape") for path in once.to_pylist())
+    yield strings([text for text in texts if not _holds_surrogates(text)]).cast(pa.string())
+
+
+def _holds_surrogates(text: str) -> bool:
+    return not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _is_tail(keys: pa.ChunkedArray, paths: pa.Array) -> pa.ChunkedArray:
+    """Which keys are the end of one of some absolute paths: the root may be what stands before it, spelled otherwise.
+
+    The same bucket has many names (endpoints, access points, mounts), and none of them can be ruled out.
+    """
+    found = pc.is_null(keys)
+    depths = pc.count_substring(keys, "/")
+    for depth in depths.unique().to_pylist():
+        tail = rf"^(?s:.*)/((?:[^/]*/){{{depth}}}[^/]*)$"
+        long = paths.filter(pc.match_substring_regex(paths, tail))
+        tails = pc.replace_substring_regex(long, pattern=tail, replacement=r"\1")
+        found = pc.or_(found, pc.and_(pc.equal(depths, depth), pc.is_in(keys, value_set=tails)))
+    return found
+
+
+# --- other names on a disk ----------------------------------------------------------------------------
+
+
+class _Inode(NamedTuple):
+    """What a disk calls a file, or a directory, whatever its path."""
+
+    device: int
+    number: int
+
+
+def _spared_on_disk(needed: NeededFiles, doomed: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The keys of doomed objects that are needed files under another name; and the paths that nobody can look up.
+
+    Directories are compared by what the disk calls them, so links, mounts and either case of a letter are seen
+    through; links to files and names that differ in case only are looked up one by one. Costs a look at every
+    directory, not at every file.
+    """
+    base = _base(needed.uri)
+    own = pc.binary_join_element_wise(base, needed.keys, b"")
+    local = pc.starts_with(needed.elsewhere, "/")
+    paths = pa.concat_arrays([own, needed.elsewhere.filter(local)])
+    parents = _directories(paths).dictionary_encode()
+    inodes = [_inode(directory) for directory in parents.dictionary.to_pylist()]
+    doomed_parents = {
+        inode: prefix for prefix in _directories(doomed).unique().to_pylist() if (inode := _inode(base + prefix))
+    }
+    # The prefix of a doomed object's directory, for needed files that are in the same one.
+    prefixes = binaries([None if inode is None else doomed_parents.get(inode) for inode in inodes])
+    prefix_of = prefixes.cast(pa.binary()).take(parents.indices)
+    same = prefix_of.is_valid()
+    keys = pc.binary_join_element_wise(prefix_of.filter(same), _names(paths.filter(same)), b"")
+    there = bools([inode is not None for inode in inodes])
+    linked = _links(parents.dictionary.filter(there), paths)
+    spared = [keys, _same_objects(base, doomed, linked), _other_case(base, doomed, keys)]
+    # A directory that is not there may be the root as it is called on another machine.
+    unknown = paths.filter(pc.invert(there.take(parents.indices)))
+    unknown = unknown.filter(pc.invert(pc.starts_with(unknown, base)))
+    remote = needed.elsewhere.filter(pc.invert(local))
+    return pa.concat_arrays(spared), pa.concat_arrays([unknown, remote])
+
+
+def _base(uri: str) -> bytes:
+    return (parse_uri(uri).path.rstrip("/") + "/").encode("utf-8", "surrogateescape")
+
+
+def _directories(paths: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(paths, pattern="[^/]*$", replacement="")
+
+
+def _names(paths: pa.Array) -> pa.Array:
+    return pc.replace_substring_regex(paths, pattern="^(?s:.*)/", replacement="")
+
+
+def _inode(path: bytes) -> _Inode | None:
+    """What a disk calls a file or directory, through links; None if it is not there or cannot be looked at."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return _Inode(status.st_dev, status.st_ino)
+
+
+def _links(directories: pa.Array, paths: pa.Array) -> list[bytes]:
+    """Those of some paths that are links to files."""
+    found: list[bytes] = []
+    for directory in directories.to_pylist():
+        try:
+            with os.scandir(directory) as entries:
+                found += [os.path.join(directory, entry.name) for entry in entries if entry.is_symlink()]
+        except OSError:
+            continue  # no link that could be followed either
+    if not found:
+        return []
+    links = binaries(found).cast(pa.binary())
+    linked: list[bytes] = links.filter(pc.is_in(links, value_set=paths)).to_pylist()
+    return linked
+
+
+def _same_objects(base: bytes, doomed: pa.Array, paths: Iterable[bytes]) -> pa.Array:
+    """Those of the doomed objects that are the same as one of some files."""
+    wanted = {inode for path in paths if (inode := _inode(path))}
+    if not wanted:
+        return doomed.slice(0, 0)
+    return binaries([key for key in doomed.to_pylist() if _inode(base + key) in wanted]).cast(pa.binary())
+
+
+def _other_case(base: bytes, doomed: pa.Array, keys: pa.Array) -> pa.Array:
+    """Those of the doomed objects whose keys differ from needed ones in case or in the form of letters, and that are
+    the same object, or take the place of one that is not there."""
+    folded = _folded(doomed)
+    wanted = _folded(keys)
+    alike = pc.is_in(folded, value_set=wanted)
+    if not pc.any(alike).as_py():
+        return doomed.slice(0, 0)
+    spared: list[bytes] = []
+    needed: dict[bytes, list[bytes]] = {}
+    again = pc.is_in(wanted, value_set=folded)
+    for fold, key in zip(wanted.filter(again).to_pylist(), keys.filter(again).to_pylist(), strict=True):
+        needed.setdefault(fold, []).append(key)
+    for fold, key in zip(folded.filter(alike).to_pylist(), doomed.filter(alike).to_pylist(), strict=True):
+        inodes = {_inode(base + other) for other in needed[fold]}
+        if None in inodes or _inode(base + key) in inodes:
+            spared.append(key)
+    return binaries(spared).cast(pa.binary())
+
+
+def _folded(keys: pa.Array) -> pa.Array:
+    """Keys as a disk may compare them that does not tell upper from lower case, or forms of one letter."""
+    try:
+        text = pc.utf8_normalize(keys.cast(pa.string()), form="NFKC")
+    except pa.ArrowInvalid:  # a name that is no text
+        text = pc.cast(keys, options=pc.CastOptions(pa.string(), allow_invalid_utf8=True))
+        return pc.ascii_lower(text).cast(pa.binary())
+    return pc.utf8_lower(text).cast(pa.binary())
+
+
+def behind_links(keys: pa.ChunkedArray, uri: str) -> pa.ChunkedArray:
+    """Which keys are in a directory that is reached by a link: what is there may belong to anybody."""
+    holders = _directories(keys.combine_chunks()).dictionary_encode()
+    prefixes = (prefix.decode("utf-8", "surrogateescape").rstrip("/") for prefix in holders.dictionary.to_pylist())
+    linked = bools([real_directory(uri, prefix) != prefix for prefix in prefixes])
+    return pa.chunked_array([linked.take(holders.indices)], pa.bool_())
+
+
+# --- other tables in the same place -------------------------------------------------------------------
+
+
+def nested_tables(store: ObjectStore, keys: pa.ChunkedArray, closed: Iterable[str] | None = None) -> pa.ChunkedArray:
+    """Which keys are below another table, one that has its log in a directory below this table's root.
+
+    Args:
+        store: the table's.
+        keys: as bytes.
+        closed: the prefixes of all directories that are hidden, if they are known: logs are among them. Otherwise the
+            directories on the way to the keys are looked into for a log, but for those of partitions.
+    """
+    holders = _directories(keys.combine_chunks()).dictionary_encode()
+    prefixes = [prefix.decode("utf-8", "surrogateescape") for prefix in holders.dictionary.to_pylist()]
+    chains = {prefix: tuple(with_parents(prefix)) for prefix in prefixes}
+    if closed is None:
+        roots = _logs_in(store, {directory for chain in chains.values() for directory in chain})
+    else:
+        roots = nested_roots(closed)
+    inside = bools([not roots.isdisjoint(chains[prefix]) for prefix in prefixes])
+    return pa.chunked_array([inside.take(holders.indices)], pa.bool_())
+
+
+def nested_roots(closed: Iterable[str]) -> frozenset[str]:
+    """The prefixes of tables below a root, by those of its hidden directories."""
+    found = (prefix.rstrip("/").rpartition("/") for prefix in closed)
+    return frozenset(f"{parent}/" for parent, _, name in found if parent and name.lower() in LOG_DIRECTORIES)
+
+
+def with_parents(prefix: str) -> Iterator[str]:
+    """A prefix and those of the directories around it, below the root."""
+    while prefix:
+        yield prefix
+        prefix = prefix[: prefix.rstrip("/").rfind("/") + 1]
+
+
+def _logs_in(store: ObjectStore, prefixes: Iterable[str]) -> frozenset[str]:
+    """Those of some directories that have a log."""
+    is_disk = parse_uri(store.uri).kind == "local"
+    # Partitions are many, and a listing of each on an object store would cost more than the rest of a VACUUM.
+    asked = [prefix for prefix in prefixes if is_disk or "=" not in prefix.rstrip("/").rpartition("/")[2]]
+
+    def has_log(prefix: str) -> bool:
+        return any(store.list_from(f"{prefix}{name}/") for name in LOG_DIRECTORIES)
+
+    with ThreadPoolExecutor(_PARALLEL, "headwater-nested") as pool:
+        return frozenset(prefix for prefix, found in zip(asked, pool.map(has_log, asked), strict=True) if found)
+
+
+def needed_by_other_log(ctx: LogContext, cutoff_ms: int) -> NeededFiles | None:
+    """What the other log in the same place needs: that of a search table beside a Delta table, or the other way round.
+
+    None if there is no other table. No two tables are created in one place any more, but they may have been.
+
+    Raises:
+        HeadwaterError: there is one, and it cannot be read: then nobody can say what it needs.
+    """
+    from headwater.features.gate import check_readable
+    from headwater.log.context import LogContext as Context
+    from headwater.search.table_log import search_context
+
+    if ctx.format is DELTA:
+        other = search_context(ctx.store, clock_ms=ctx.clock_ms)
+    else:
+        other = Context(ctx.store, check_readable, clock_ms=ctx.clock_ms)
+    if not ctx.store.list_from(other.format.directory):
+        return None
+    try:
+        return needed_files(open_snapshot(other), cutoff_ms)
+    except TableNotFoundError:
+        return None

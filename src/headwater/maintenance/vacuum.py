@@ -21,6 +21,7 @@ from headwater.log.transaction import Transaction
 from headwater.maintenance.last_vacuum import record_vacuumed_version
 from headwater.maintenance.progress import Silence
 from headwater.maintenance.vacuum_plan import plan_full, plan_lite
+from headwater.storage.copying import delete_data
 from headwater.storage.local import LocalStore
 from headwater.storage.uri import parse_uri
 
@@ -198,7 +199,7 @@ def _delete(ctx: LogContext, plan: VacuumPlan, progress: Progress) -> None:
     progress.begin("Deleting files", plan.objects.num_rows)
 
     def delete(keys: list[str]) -> None:
-        store.delete_many(keys)
+        delete_data(store, keys)
         progress.advance(len(keys))
 
     with ThreadPoolExecutor(_PARALLEL, "headwater-vacuum") as pool:
@@ -210,7 +211,7 @@ def _delete(ctx: LogContext, plan: VacuumPlan, progress: Progress) -> None:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
     if len(plan.companions):
-        store.delete_many([key.decode("utf-8", "surrogateescape") for key in plan.companions.to_pylist()])
+        delete_data(store, [key.decode("utf-8", "surrogateescape") for key in plan.companions.to_pylist()])
     if isinstance(store, LocalStore):
         for prefix in plan.directories:
             store.remove_directory(prefix)

@@ -2,8 +2,9 @@
 
 FULL looks at what is in the store (or at an inventory of it), LITE only at what the log says was removed. Both keep
 everything that a live file, or one removed after the cut-off, stands for; that snapshot is read before anything is
-listed, so what is committed meanwhile is too young to be touched. FULL also cleans up the table's search index. All of
-it is set arithmetic on columns.
+listed, so what is committed meanwhile is too young to be touched. Tables in directories below this one, and a search
+table in the same place, keep what is theirs. FULL also cleans up the table's search index. All of it is set arithmetic
+on columns.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from headwater.maintenance.inventory import tree_of_inventory
 from headwater.maintenance.last_vacuum import last_vacuumed_version
 from headwater.maintenance.removed_files import removed_in
 from headwater.maintenance.search_splits import doomed_splits
-from headwater.maintenance.table_keys import keys_below, referenced_keys, vector_keys
+from headwater.maintenance.table_keys import (
+    behind_links,
+    keys_below,
+    needed_by_other_log,
+    needed_files,
+    nested_roots,
+    nested_tables,
+    vector_keys,
+    with_parents,
+)
 from headwater.maintenance.visible_files import VisibleFiles, parents
 from headwater.storage.local import LocalStore
 
@@ -31,6 +41,7 @@ if TYPE_CHECKING:
     from headwater.log.snapshot import Snapshot
     from headwater.log.tree import Tree
     from headwater.maintenance.progress import Progress
+    from headwater.maintenance.table_keys import NeededFiles
 
 VacuumMode: TypeAlias = Literal["FULL", "LITE"]
 
@@ -68,7 +79,7 @@ def plan_full(snapshot: Snapshot, cutoff_ms: int, progress: Progress, inventory:
         progress: told about the listing.
         inventory: what is there, instead of a listing (see `headwater.maintenance.inventory`).
     """
-    kept = referenced_keys(snapshot, cutoff_ms)
+    needed = _needed(snapshot, cutoff_ms)
     visible = VisibleFiles.of(snapshot)
     if inventory is None:
         progress.begin("Listing files")
@@ -79,9 +90,9 @@ def plan_full(snapshot: Snapshot, cutoff_ms: int, progress: Progress, inventory:
         shown = visible.mask_all(tree.objects.column("key"))
     keys = tree.objects.column("key")
     old = pc.less(tree.objects.column("modified_ms"), cutoff_ms)
-    unneeded = pc.and_(pc.and_(shown, old), pc.invert(pc.is_in(keys, value_set=kept)))
-    doomed = tree.objects.filter(unneeded)
-    companions = _companions(keys, doomed.column("key"))
+    doomed = needed.unneeded(tree.objects.filter(pc.and_(shown, old)))
+    doomed = _own(snapshot, doomed, None if inventory is not None else tree.closed)
+    companions = needed.unneeded(_companions(tree.objects, doomed.column("key"))).column("key").combine_chunks()
     gone = pa.chunked_array([*doomed.column("key").chunks, companions], pa.binary()).combine_chunks()
     left = keys.filter(pc.invert(pc.is_in(keys, value_set=gone)))
     splits = doomed_splits(snapshot, cutoff_ms, tree, is_inventory=inventory is not None)
@@ -115,10 +126,32 @@ def plan_lite(snapshot: Snapshot, cutoff_ms: int) -> VacuumPlan:
         )
     start = first if last is None else last + 1
     found = _removed(snapshot, [v for v in sorted(listing.commits) if start <= v <= end], cutoff_ms)
-    needed = pc.is_in(found.column("key"), value_set=referenced_keys(snapshot, cutoff_ms))
-    found = found.filter(pc.and_(found.column("key").is_valid(), pc.invert(needed)))
+    found = found.filter(found.column("key").is_valid())
     once = found.group_by("key").aggregate([("size_bytes", "max")]).rename_columns(["key", "size_bytes"])
+    # A `remove` may name whatever it likes: only what FULL would look at too is deleted.
+    once = once.filter(VisibleFiles.of(snapshot).mask_all(once.column("key")))
+    once = _own(snapshot, _needed(snapshot, cutoff_ms).unneeded(once))
     return VacuumPlan(once, pa.array([], pa.binary()), (), 1, end)
+
+
+def _needed(snapshot: Snapshot, cutoff_ms: int) -> NeededFiles:
+    """What the table needs, and a search table in the same place."""
+    needed = needed_files(snapshot, cutoff_ms)
+    others = needed_by_other_log(snapshot.ctx, cutoff_ms)
+    return needed if others is None else needed | others
+
+
+def _own(snapshot: Snapshot, objects: pa.Table, closed: tuple[str, ...] | None = None) -> pa.Table:
+    """The objects that are the table's own: in directories below its root and not behind links, in no other table.
+
+    Args:
+        snapshot: of the table.
+        objects: that may be deleted.
+        closed: the hidden directories of a listing; without a listing, links and tables are looked for.
+    """
+    if closed is None:
+        objects = objects.filter(pc.invert(behind_links(objects.column("key"), snapshot.uri)))
+    return objects.filter(pc.invert(nested_tables(snapshot.ctx.store, objects.column("key"), closed)))
 
 
 def _removed(snapshot: Snapshot, versions: list[int], cutoff_ms: int) -> pa.Table:
@@ -153,11 +186,11 @@ def _vacuumed_version(snapshot: Snapshot, cutoff_ms: int) -> int | None:
     return newest_commit_at(ctx, list_log(ctx), cutoff_ms, snapshot.protocol, snapshot.metadata)
 
 
-def _companions(keys: pa.ChunkedArray, doomed: pa.ChunkedArray) -> pa.Array:
+def _companions(objects: pa.Table, doomed: pa.ChunkedArray) -> pa.Table:
     """Hadoop's checksum files of objects that will be deleted."""
-    checksums = keys.filter(pc.match_substring_regex(keys, _CHECKSUM_FILE))
-    owners = pc.replace_substring_regex(checksums, pattern=_CHECKSUM_FILE, replacement=r"\1\2")
-    return checksums.filter(pc.is_in(owners, value_set=doomed.combine_chunks())).combine_chunks()
+    checksums = objects.filter(pc.match_substring_regex(objects.column("key"), _CHECKSUM_FILE))
+    owners = pc.replace_substring_regex(checksums.column("key"), pattern=_CHECKSUM_FILE, replacement=r"\1\2")
+    return checksums.filter(pc.is_in(owners, value_set=doomed.combine_chunks()))
 
 
 def _emptied(snapshot: Snapshot, tree: Tree, left: pa.ChunkedArray, cutoff_ms: int) -> tuple[str, ...]:
@@ -173,7 +206,8 @@ def _emptied(snapshot: Snapshot, tree: Tree, left: pa.ChunkedArray, cutoff_ms: i
         while prefix not in needed:
             needed.add(prefix)
             prefix = prefix[: prefix.rstrip("/").rfind("/") + 1]
-    emptied = (prefix for prefix in tree.directories if prefix not in needed)
+    nested = nested_roots(tree.closed)
+    emptied = (p for p in tree.directories if p not in needed and nested.isdisjoint(with_parents(p)))
     return tuple(sorted(emptied, key=lambda prefix: (-prefix.count("/"), prefix)))
 
 

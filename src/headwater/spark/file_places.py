@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headwater.storage.failures import from_obstore_error, from_os_error
+from headwater.storage.keys import check_data_key
 from headwater.storage.retry import RetryPolicy
 from headwater.storage.uri import parse_uri
 
@@ -60,7 +61,7 @@ class LocalPlaces:
 
     def path(self, key: str) -> str:
         """The final path."""
-        path = f"{self._root}/{key}"
+        path = f"{self._root}/{check_data_key(key)}"
         try:
             for attempts_left in reversed(range(_ATTEMPTS)):
                 os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -84,7 +85,7 @@ class LocalPlaces:
     def remove(self, key: str) -> None:
         """Remove a file."""
         with contextlib.suppress(OSError):
-            os.unlink(f"{self._root}/{key}")
+            os.unlink(f"{self._root}/{check_data_key(key)}")
 
 
 class RemotePlaces:
@@ -99,6 +100,7 @@ class RemotePlaces:
 
     def path(self, key: str) -> str:
         """A temporary file."""
+        check_data_key(key)
         try:
             descriptor, path = tempfile.mkstemp(prefix="headwater-", suffix=key.rpartition("/")[2][:100])
         except OSError as error:
@@ -127,4 +129,4 @@ class RemotePlaces:
         import obstore
 
         with contextlib.suppress(Exception):  # whatever goes wrong, the file is garbage and no more
-            obstore.delete(self._backend, self._base + key)
+            obstore.delete(self._backend, self._base + check_data_key(key))

@@ -1,19 +1,26 @@
-"""Copying an object from one store to another, whatever the two are, without ever having it in memory as a whole.
+"""Copying data files from one store to another, without ever having one in memory as a whole, and deleting them.
 
 Within one bucket the store copies by itself; from a disk a file is uploaded; everything else passes through a
-temporary file. The copy is complete and has the right size, or there is an error.
+temporary file. The copy is complete and has the right size, or there is an error. All data files that maintenance
+writes or deletes pass through here, and none of them is inside a table's log, however it is spelled: names come from
+logs, which may be damaged or hostile.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from typing import TYPE_CHECKING
 
 from headwater.errors import StorageError
+from headwater.storage.keys import LOG_KEY, check_data_key
 from headwater.storage.local import LocalStore
+from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from headwater.storage.base import ObjectMeta, ObjectStore
     from headwater.storage.remote import RemoteStore
 
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
 def copy_object(
     source: ObjectStore, source_key: str, target: ObjectStore, target_key: str, size_bytes: int | None = None
 ) -> ObjectMeta:
-    """Copy an object, replacing any earlier one.
+    """Copy a data file, replacing any earlier one.
 
     Args:
         source: the store it is in.
@@ -35,8 +42,9 @@ def copy_object(
 
     Raises:
         ObjectNotFoundError: there is no such object.
-        StorageError: the copy failed, or does not have the size it should have.
+        StorageError: the copy failed, does not have the size it should have, or would be inside a log.
     """
+    check_data_place(target, [target_key])
     if isinstance(source, LocalStore):
         source.head(source_key)  # a missing file is the source's fault, and not the target's
         _uploads(target).upload(target_key, source.local_path(source_key))
@@ -51,6 +59,43 @@ def copy_object(
             f"the log says {size_bytes}: the source is damaged, or was changed meanwhile"
         )
     return copied
+
+
+def delete_data(store: ObjectStore, keys: Iterable[str]) -> None:
+    """Delete data files; those that do not exist are no error.
+
+    Raises:
+        StorageError: a key is not below the store's root or is inside a table's log: then nothing is deleted.
+    """
+    doomed = list(keys)
+    check_data_place(store, doomed)
+    store.delete_many(doomed)
+
+
+def check_data_place(store: ObjectStore, keys: Iterable[str]) -> None:
+    """Raise unless data files may be written to, or deleted from, these keys.
+
+    Raises:
+        StorageError: a key is not below the store's root or is inside a table's log, by its spelling or by a link.
+    """
+    parents = {check_data_key(key).rpartition("/")[0] for key in keys}
+    for parent in sorted(parents):
+        real = real_directory(store.uri, parent)
+        if re.search(LOG_KEY, real):
+            raise StorageError(f"{store.uri}/{parent} is a link into a table's log ({real}): no data file goes there")
+
+
+def real_directory(uri: str, directory: str) -> str:
+    """Where a directory below a root really is: links are resolved on a disk, and only there.
+
+    Below the root it is relative to it again; where links lead out of the root it is absolute.
+    """
+    location = parse_uri(uri)
+    if location.kind != "local" or not directory:
+        return directory
+    root = os.path.realpath(location.path)
+    real = os.path.realpath(os.path.join(root, directory))
+    return os.path.relpath(real, root) if real.startswith(root.rstrip("/") + "/") else real
 
 
 def _copy_by_file(source: RemoteStore, source_key: str, target: LocalStore | RemoteStore, target_key: str) -> None:

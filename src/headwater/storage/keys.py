@@ -1,17 +1,25 @@
 """Which strings are keys: relative, `/`-separated names that cannot leave the store's root.
 
 Delta paths are turned into keys by the log (decoded once, relative to the table); a key that still climbs out
-of the root or has an empty segment is refused here, for every store alike, before any I/O.
+of the root or has an empty segment is refused here, for every store alike, before any I/O. Keys of data files are not
+inside a log directory either, of this table or of one below it: whatever a log says, only the log code writes there.
 """
 
 from __future__ import annotations
 
 import os
+import re
 
 from headwater.errors import StorageError
 
 # A segment of no, one or two dots: the empty key, a leading, doubled or trailing slash, `.` and `..`.
 _BAD_SEGMENTS = frozenset({"", ".", ".."})
+
+LOG_DIRECTORIES = ("_delta_log", "_transaction_log")
+"""Where the logs of Delta tables and of search tables are, below the root of a table."""
+LOG_KEY = rf"(?i)(?:^|/)(?:{'|'.join(LOG_DIRECTORIES)})(?:/|$)"
+"""A regular expression, for `re` and for Arrow. Some disks do not tell upper from lower case."""
+_LOG_KEY = re.compile(LOG_KEY)
 
 
 def check_key(key: str) -> str:
@@ -31,6 +39,20 @@ def check_key(key: str) -> str:
             os.fsencode(key)
         except UnicodeEncodeError as error:
             raise StorageError(f"{key!r} is not a key: it holds half of a surrogate pair") from error
+    return key
+
+
+def check_data_key(key: str) -> str:
+    """The key itself, if it names an object below the root that is in no log directory.
+
+    >>> check_data_key("day=2024-01-31/part-0.parquet")
+    'day=2024-01-31/part-0.parquet'
+
+    Raises:
+        StorageError: it is not a key, or it is one of a log.
+    """
+    if _LOG_KEY.search(check_key(key)):
+        raise StorageError(f"{key!r} is inside a table's log, where no data file is ever written or deleted")
     return key
 
 

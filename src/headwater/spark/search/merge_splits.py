@@ -28,6 +28,7 @@ from headwater.spark.search.merge_task import MERGED_SCHEMA, MergedBin, MergeTas
 from headwater.spark.search.scan import check_reachable, run_tasks
 from headwater.spark.search.split_places import SplitPlaces, SplitRef
 from headwater.spark.search.write import check_shared
+from headwater.storage.copying import delete_data
 
 if TYPE_CHECKING:
     from headwater.log.snapshot import Snapshot
@@ -203,7 +204,7 @@ def _drop(table: OpenTable, paths: list[str]) -> None:
     places = SplitPlaces(table.uri, table.storage_options)
     for path in paths:
         store, key = places.place(path)
-        store.delete_many([key])
+        delete_data(store, [key])
 
 
 def _target_bytes(target_size: int | str) -> int:

@@ -2,7 +2,8 @@
 
 Kept is what the newest version names, what a version file has removed less than the retention ago (whoever travels back
 or is reading still needs it), and every file that is younger than the retention: its writer may be about to commit it.
-Nothing but `*.split` is ever touched.
+Nothing but `*.split` is ever touched, and nothing that belongs to a table below this one, or that the log of a Delta
+table in the same place names.
 """
 
 from __future__ import annotations
@@ -10,20 +11,18 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import RetentionError
-from headwater.log.file_chunks import REMOVE_COLUMNS, MemoryChunk
-from headwater.log.segment import list_log
 from headwater.log.tree import list_tree
-from headwater.maintenance.removed_files import removed_in
-from headwater.maintenance.table_keys import keys_below
+from headwater.maintenance.table_keys import needed_by_other_log, needed_files, nested_tables
+from headwater.storage.copying import delete_data
+from headwater.storage.keys import LOG_DIRECTORIES
 
 if TYPE_CHECKING:
-    from headwater.log.snapshot import Snapshot
     from headwater.spark.search.opening import OpenTable
 
 DEFAULT_HOURS = 7 * 24.0
@@ -60,31 +59,27 @@ def purge(table: OpenTable, older_than_hours: float | None, *, dry_run: bool) ->
     snapshot = table.snapshot
     cutoff_ms = snapshot.ctx.clock_ms() - _retention_ms(older_than_hours, enforced=checked)
     # The log first: what is committed after this is younger than any cut-off.
-    kept = _needed_keys(snapshot, cutoff_ms)
-    objects = list_tree(snapshot.ctx.store, lambda directory: not directory.startswith("_")).objects
-    keys = objects.column("key")
-    unneeded = pc.and_(
-        pc.and_(pc.ends_with(keys, _SUFFIX), pc.less(objects.column("modified_ms"), cutoff_ms)),
-        pc.invert(pc.is_in(keys, value_set=kept)),
-    )
-    doomed = objects.filter(unneeded)
+    needed = needed_files(snapshot, cutoff_ms)
+    others = needed_by_other_log(snapshot.ctx, cutoff_ms)
+    tree = list_tree(snapshot.ctx.store, _enters)
+    keys = tree.objects.column("key")
+    old = pc.less(tree.objects.column("modified_ms"), cutoff_ms)
+    candidates = tree.objects.filter(pc.and_(pc.ends_with(keys, _SUFFIX), old))
+    doomed = (needed if others is None else needed | others).unneeded(candidates)
+    nested = nested_tables(snapshot.ctx.store, doomed.column("key"), tree.closed)
+    doomed = doomed.filter(pc.invert(nested))
     names = tuple(key.decode("utf-8", "surrogateescape") for key in doomed.column("key").to_pylist())
     if not dry_run:
         batches = [names[start : start + _BATCH] for start in range(0, len(names), _BATCH)]
         with ThreadPoolExecutor(_PARALLEL, "headwater-purge") as pool:
-            list(pool.map(snapshot.ctx.store.delete_many, batches))
+            list(pool.map(partial(delete_data, snapshot.ctx.store), batches))
     return Purged(tuple(sorted(names)), int(pc.sum(doomed.column("size_bytes")).as_py() or 0), dry_run)
 
 
-def _needed_keys(snapshot: Snapshot, cutoff_ms: int) -> pa.Array:
-    """The keys of live splits, and of those that were removed after the cut-off."""
-    live = keys_below(snapshot.files(columns=["path"]).column("path"), snapshot.uri)
-    versions = sorted(version for version in list_log(snapshot.ctx).commits if version <= snapshot.version)
-    removes, _ = removed_in(snapshot.ctx, versions)
-    files = MemoryChunk(removes, REMOVE_COLUMNS)
-    late = pc.greater_equal(pc.fill_null(files.column("deletionTimestamp"), 0), cutoff_ms)
-    removed = keys_below(files.column("path").filter(late), snapshot.uri)
-    return pa.chunked_array([*live.chunks, *removed.chunks], pa.binary()).combine_chunks()
+def _enters(prefix: str) -> bool:
+    """Whether a directory is looked into: neither hidden ones of the table nor the log of a table below it."""
+    name = prefix.rstrip("/").rpartition("/")[2]
+    return not prefix.startswith("_") and name.lower() not in LOG_DIRECTORIES
 
 
 def _retention_ms(hours: Any, *, enforced: bool) -> int:
