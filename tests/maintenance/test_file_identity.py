@@ -9,23 +9,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from local_tables import commit, file, keys, later, new_table, put, vector
+from local_tables import SCHEMA, commit, file, keys, later, new_table, put, vector
 
 from headwater.errors import MissingFilesError
 from headwater.features.context import table_context
 from headwater.log.actions import DeletionVector, Protocol, Remove
 from headwater.log.context import LogContext
 from headwater.log.deletion_vectors import vector_path, z85_encode
+from headwater.log.draft import Operation
 from headwater.log.opening import open_snapshot
+from headwater.log.schema import StructType
+from headwater.log.split_actions import SplitAdd, SplitRemove
+from headwater.log.transaction import Transaction
 from headwater.maintenance.restore import restore
 from headwater.maintenance.table_keys import keys_below
 from headwater.maintenance.vacuum import vacuum
+from headwater.search.table_log import create_search_log, search_log
 from headwater.storage.passing_store import PassingStore
 
 VECTORS = Protocol(3, 7, ("deletionVectors",), ("deletionVectors",))
@@ -357,3 +363,56 @@ def test_many_paths_are_a_matter_of_columns() -> None:
 
     assert found[0].as_py() == b"p=0/part-0.parquet"
     assert found.null_count == 0
+
+
+# --- splits of a search table -------------------------------------------------------------------------
+
+
+def purged(ctx: LogContext) -> set[str]:
+    """What a purge with no retention deletes, long after everything was written."""
+    from headwater.spark.search.purge import CHECK_OPTION, purge
+
+    spark = SimpleNamespace(conf={CHECK_OPTION: "false"})
+    table: Any = SimpleNamespace(spark=spark, snapshot=open_snapshot(later(ctx)))
+    return set(purge(table, 0, dry_run=False).paths)
+
+
+def search_table(root: Path, live: list[str], removed: tuple[str, ...] = ()) -> LogContext:
+    create_search_log(root, StructType.from_json(SCHEMA))
+    ctx = search_log(root)
+    for add, remove in (([*live, *removed], ()), ((), removed)):
+        transaction = Transaction(ctx, open_snapshot(ctx))
+        transaction.add(SplitAdd(path, 4, modification_time=0, num_records=1) for path in add)
+        transaction.remove(SplitRemove(path, deletion_timestamp=1, partition_values={}, size=4) for path in remove)
+        transaction.commit(Operation("WRITE"))
+    return ctx
+
+
+def test_a_purge_keeps_live_splits_however_they_are_spelled(tmp_path: Path) -> None:
+    root = tmp_path / "t"
+    (tmp_path / "alias").symlink_to(root)
+    names = ["a.split", "d/b.split", "c c.split", "d.split", "e.split", "f.split", "g.split", "real/h.split"]
+    ctx = search_table(
+        root,
+        live=[
+            *("./a.split", "d//b.split", f"file:{root}/x/../c%20c.split", f"file://localhost{root}/d.split"),
+            *(f"{tmp_path}/alias/e.split", "../t/f.split", "/no/such/mount/g.split", "link/h.split"),
+        ],
+        removed=("gone.split",),
+    )
+    put(ctx, *names, "gone.split", "never.split", "d/other.txt")
+    (root / "link").symlink_to("real")
+
+    assert purged(ctx) == {"gone.split", "never.split"}
+
+
+def test_a_purge_leaves_other_tables_alone(tmp_path: Path) -> None:
+    root = tmp_path / "t"
+    ctx = search_table(root, live=["a.split"])
+    inner = search_table(root / "p=1" / "inner", live=["b.split"])
+    put(inner, "b.split", "old.split")
+    put(ctx, "a.split", "dead.split", "delta.split")
+    delta = new_table(root)
+    commit(delta, add=("./delta.split",))
+
+    assert purged(ctx) == {"dead.split"}
