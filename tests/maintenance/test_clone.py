@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
+import msgspec
 import pytest
 from local_tables import commit, file, keys, new_table, put, vector
 
@@ -16,10 +19,12 @@ from headwater.log.actions import DeletionVector, Protocol, Remove
 from headwater.log.context import LogContext
 from headwater.log.deletion_vectors import vector_path, z85_encode
 from headwater.log.opening import open_snapshot
+from headwater.log.paths import canonical
 from headwater.log.snapshot import Snapshot
 from headwater.maintenance.clone import Cloned, clone
 from headwater.maintenance.clone_files import Copy
 from headwater.maintenance.copies import Sources, copy_here
+from headwater.maintenance.restore import restore
 from storage.storage_servers import Endpoint, moto_server
 
 VECTORS = Protocol(3, 7, ("deletionVectors",), ("deletionVectors",))
@@ -37,20 +42,33 @@ class Cloner:
 
     def __init__(self, source: LogContext, target: LogContext, source_options: dict[str, str] | None = None) -> None:
         self.source, self.target, self.options = source, target, source_options
-        self.copied: list[str] = []
+        self.copied: list[Copy] = []
 
     def __call__(self, *, deep: bool = True, replace: bool = False, **named: Any) -> Cloned:
         source = open_snapshot(self.source)
         return clone(source, self.target, is_shallow=not deep, replace=replace, copy=self._copy, **named)
 
     def _copy(self, copies: list[Copy]) -> None:
-        self.copied = [copy.key for copy in copies]
+        self.copied = copies
         copy_here(Sources(self.source.uri, self.options), self.target.store, copies)
 
 
 def live(snapshot: Snapshot) -> dict[str, DeletionVector | None]:
     rows = snapshot.files(columns=["path", "deletionVector"]).to_pylist()
     return {row["path"]: row["deletionVector"] for row in rows}
+
+
+def fill(ctx: LogContext, *names: str) -> None:
+    """Files whose first bytes say what they are called."""
+    for name in names:
+        ctx.store.put(name, name.encode()[:4].ljust(4))
+
+
+def contents(snapshot: Snapshot) -> set[str]:
+    """What the live files were called when they were written; they are in the table's own directory."""
+    names = {"stay": "stays", "come": "comes", "chan": "changes"}
+    found = {snapshot.ctx.store.get(canonical(path)).decode().strip() for path in live(snapshot)}
+    return {names.get(name, name) for name in found}
 
 
 def test_a_shallow_clone_names_the_files_of_its_source(tmp_path: Path) -> None:
@@ -96,7 +114,7 @@ def test_a_deep_clone_has_copies_of_files_and_vectors(tmp_path: Path) -> None:
     done = Cloner(source, target)()
 
     snapshot = open_snapshot(target)
-    assert keys(target) >= {"a b.parquet", "y.parquet", vector_path(own)}
+    assert not keys(target) & {"a b.parquet", "y.parquet", vector_path(own)}, "copies have names of their own"
     assert len(keys(target)) == 5
     assert not any("://" in path for path in live(snapshot))
     assert {vector["storageType"] for vector in live(snapshot).values() if vector} == {"u"}
@@ -106,24 +124,27 @@ def test_a_deep_clone_has_copies_of_files_and_vectors(tmp_path: Path) -> None:
 
 def test_cloning_again_copies_what_is_new_and_removes_what_is_gone_in_one_commit(tmp_path: Path) -> None:
     source = new_table(tmp_path / "source", protocol=VECTORS, configuration=WITH_VECTORS)
-    put(source, "stays", "goes", "comes", "changes")
-    commit(source, add=("stays", "goes", "changes"))
+    fill(source, "stays", "goes", "comes", "changes")
+    changes = file("changes")
+    commit(source, add=("stays", "goes", changes))
     target = table_context(tmp_path / "target")
     cloner = Cloner(source, target)
     cloner()
     new = vector(z85_encode(bytes(16)))
     put(source, vector_path(new))
-    commit(source, add=("comes", file("changes", deletion_vector=new)), remove=("goes", Remove("changes", size=4)))
+    changed = msgspec.structs.replace(changes, deletion_vector=new)
+    commit(source, add=("comes", changed), remove=("goes", Remove("changes", size=4)))
 
     done = cloner(replace=True)
 
-    assert sorted(cloner.copied) == sorted(["comes", vector_path(new)])
-    assert set(live(open_snapshot(target))) == {"stays", "comes", "changes"}
+    assert [copy.source.rpartition("/")[2] for copy in cloner.copied] == ["comes", vector_path(new)]
+    assert contents(open_snapshot(target)) == {"stays", "comes", "changes"}
     assert done == Cloned(1, 12, 3, 2, 1, 8, 4)
-    [newest, first] = open_snapshot(target).history()
+    assert cloner(replace=True) == Cloned(2, 12, 3, 0, 0, 0, 0), "nothing is new"
+    [_, newest, first] = open_snapshot(target).history()
     assert (newest.operation, first.operation) == ("CLONE", "CLONE")
     assert newest.operation_parameters["sourceVersion"] == "2"
-    assert set(live(open_snapshot(target, version=0))) == {"stays", "goes", "changes"}
+    assert contents(open_snapshot(target, version=0)) == {"stays", "goes", "changes"}
 
 
 def test_a_clone_is_a_table_of_its_own(tmp_path: Path) -> None:
@@ -189,8 +210,8 @@ def test_what_cannot_be_cloned_is_said_so_and_leaves_no_table(tmp_path: Path) ->
 
 def test_a_clone_takes_the_place_of_any_table(tmp_path: Path) -> None:
     source = new_table(tmp_path / "source", partition_by=("p",))
-    put(source, "p=1/new")
-    commit(source, add=("p=1/new",))
+    put(source, "p=1/new.parquet")
+    commit(source, add=("p=1/new.parquet",))
     target = new_table(tmp_path / "target", configuration={"owner": "them"})
     put(target, "old")
     commit(target, add=("old",))
@@ -200,7 +221,9 @@ def test_a_clone_takes_the_place_of_any_table(tmp_path: Path) -> None:
 
     snapshot = open_snapshot(target)
     assert (snapshot.version, snapshot.metadata.id) == (2, identity)
-    assert set(live(snapshot)) == {"p=1/new"}
+    [path] = live(snapshot)
+    assert path.startswith("p=1/part-")
+    assert path.endswith(".parquet")
     assert (snapshot.partition_columns, snapshot.properties) == (["p"], {})
 
 
@@ -215,5 +238,110 @@ def test_files_are_copied_between_stores(way: str, s3: Endpoint, tmp_path: Path)
 
     Cloner(source, target, from_options)()
 
-    assert keys(target) == {"a b", "c%20d"}
+    assert len(keys(target)) == 2
     assert {target.store.get(key) for key in keys(target)} == {b"xxxx"}
+
+
+# --- what is in the target stays what it was ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_live", [True, False])
+@pytest.mark.parametrize("path", ["f.parquet", "./f.parquet", "p=1/f.parquet", "%66.parquet"])
+def test_a_deep_clone_never_takes_the_place_of_a_file_of_the_target(tmp_path: Path, path: str, is_live: bool) -> None:
+    source = new_table(tmp_path / "source")
+    source.store.put(unquote(path).removeprefix("./"), b"new!")
+    commit(source, add=(file(path, partition_values={}),))
+    target = new_table(tmp_path / "target")
+    target.store.put(unquote(path).removeprefix("./"), b"old!")
+    version = commit(target, add=(file(path, partition_values={}),))
+    if not is_live:
+        commit(target, remove=(path,))
+
+    Cloner(source, target)(replace=True)
+
+    assert contents(open_snapshot(target)) == {"new!"}
+    assert contents(open_snapshot(target, version=version)) == {"old!"}
+    restore(target, version=version)
+    assert contents(open_snapshot(target)) == {"old!"}
+
+
+def test_vectors_of_the_target_stay_what_they_were(tmp_path: Path) -> None:
+    same = vector(z85_encode(bytes(16)))
+    tables = [new_table(tmp_path / n, protocol=VECTORS, configuration=WITH_VECTORS) for n in ("source", "target")]
+    for ctx, content in zip(tables, (b"new!", b"old!"), strict=True):
+        ctx.store.put("f", content)
+        ctx.store.put(vector_path(same), content)
+        commit(ctx, add=(file("f", deletion_vector=same),))
+    source, target = tables
+
+    Cloner(source, target)(replace=True)
+
+    [moved] = live(open_snapshot(target)).values()
+    key = vector_path(vector(moved["pathOrInlineDv"]))
+    assert (target.store.get(key), target.store.get(vector_path(same))) == (b"new!", b"old!")
+
+
+def test_a_source_that_was_made_anew_is_not_taken_for_the_old_one(tmp_path: Path) -> None:
+    target = table_context(tmp_path / "target")
+    for number, content in enumerate([b"one!", b"two!"]):
+        shutil.rmtree(tmp_path / "source", ignore_errors=True)
+        source = new_table(tmp_path / "source")
+        source.store.put("f", content)
+        commit(source, add=(file("f", modification_time=number),))
+        Cloner(source, target)(replace=True)
+        assert contents(open_snapshot(target)) == {content.decode()}
+
+    assert contents(open_snapshot(target, version=0)) == {"one!"}
+
+
+def test_a_clone_that_was_interrupted_has_changed_nothing_and_can_be_repeated(tmp_path: Path) -> None:
+    source = new_table(tmp_path / "source")
+    fill(source, "a", "b")
+    commit(source, add=("a", "b"))
+    target = new_table(tmp_path / "target")
+    fill(target, "a", "old")
+    commit(target, add=("a", "old"))
+    cloner = Cloner(source, target)
+
+    def interrupted(copies: list[Copy]) -> None:
+        copy_here(Sources(source.uri, None), target.store, copies[:1])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        clone(open_snapshot(source), target, is_shallow=False, replace=True, copy=interrupted)
+    assert contents(open_snapshot(target)) == {"a", "old"}
+    cloner(replace=True)
+    assert contents(open_snapshot(target)) == {"a", "b"}
+    assert contents(open_snapshot(target, version=1)) == {"a", "old"}
+
+
+def test_a_deep_clone_over_a_shallow_one_has_files_of_its_own(tmp_path: Path) -> None:
+    source = new_table(tmp_path / "source")
+    fill(source, "a")
+    commit(source, add=("a",))
+    first = table_context(tmp_path / "first")
+    Cloner(source, first)()
+    target = table_context(tmp_path / "target")
+    Cloner(first, target)(deep=False)
+
+    Cloner(source, target)(replace=True)
+
+    assert contents(open_snapshot(target)) == {"a"}
+    assert len(keys(target)) == 1
+
+
+def test_a_table_is_not_cloned_onto_itself_by_another_name(tmp_path: Path) -> None:
+    source = new_table(tmp_path / "source")
+    (tmp_path / "link").symlink_to(tmp_path / "source")
+
+    with pytest.raises(InvalidCommitError, match="onto itself"):
+        Cloner(source, table_context(tmp_path / "link"))(replace=True)
+
+
+def test_paths_from_the_root_of_a_store_stay_on_that_store(tmp_path: Path) -> None:
+    from headwater.maintenance.clone_files import absolute_uri
+
+    assert absolute_uri("/data/f", "s3a://b/t", "gs://c/u") == "s3a://b/data/f"
+    assert absolute_uri("/f", "abfss://c@a.dfs.core.windows.net/t", "s3://b/u") == "abfss://c@a.dfs.core.windows.net/f"
+    assert absolute_uri("/data/f", "file:///t", "s3://b/u") == "file:///data/f"
+    assert absolute_uri("a b/f", "file:///t", "file:///u") == "file:///t/a b/f"

@@ -1,11 +1,13 @@
 """CLONE: another table with the rows of this one. Shallow clones share its files, deep clones have copies.
 
 One commit makes the clone or brings an existing one up to date: what the source has lost is removed, what it has got is
-added, and of a deep clone only new files are copied, before the commit. Copies that no commit names are garbage.
+added, and of a deep clone only new files are copied, before the commit. Copies that no commit names are garbage, and
+none takes the place of a file that is there: what the target was before can be restored.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -26,9 +28,9 @@ from headwater.log.file_actions import additions, removals
 from headwater.log.file_uris import hadoop_root
 from headwater.log.opening import open_snapshot
 from headwater.log.transaction import Transaction
-from headwater.maintenance.clone_files import cloned_files
+from headwater.maintenance.clone_files import deep_files, shallow_files
 from headwater.maintenance.restore import NO_CLUSTERING
-from headwater.maintenance.table_keys import keys_below
+from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -77,7 +79,7 @@ def clone(
         InvalidCommitError: source and target are the same table.
         DeltaConcurrentModificationException: somebody else changed the target meanwhile.
     """
-    if source.uri == target.uri:
+    if _is_one_place(source.uri, target.uri):
         raise InvalidCommitError(f"{source.uri} cannot be cloned onto itself: choose another target.")
     before = _find(target)
     if before is not None and not replace:
@@ -87,11 +89,12 @@ def clone(
         )
     transaction = Transaction(target, before)
     set_table(transaction, _definition(source, before, properties or {}, target))
-    files = cloned_files(source, is_shallow=is_shallow)
+    if is_shallow:
+        files = shallow_files(source, target.uri)
+    else:
+        files = deep_files(source, before, target.new_id)
     new, gone, gone_size = _changes(transaction, files)
-    copies = {c.key: c for add in new for c in files.copies.get(add.path, ())}
-    present = _present(before)
-    copied = [c for key, c in copies.items() if key not in present]
+    copied = files.copies
     copy(copied)
     transaction.add(new)
     num_copied = sum(1 for c in copied if c.size_bytes is not None)
@@ -110,6 +113,17 @@ def clone(
     }
     done = transaction.commit(Operation("CLONE", parameters, metrics), "Serializable")
     return Cloned(done.version, *metrics.values())
+
+
+def _is_one_place(one: str, other: str) -> bool:
+    """Whether two locations are one, or may be: links, and an Azure account that only one of them names."""
+    first, second = parse_uri(one), parse_uri(other)
+    if first.kind != second.kind:
+        return False
+    if first.kind == "local":
+        return os.path.realpath(first.path) == os.path.realpath(second.path)
+    hosts = {location.account for location in (first, second)} - {""}
+    return len(hosts) < 2 and (first.bucket.lower(), first.path) == (second.bucket.lower(), second.path)
 
 
 def _find(ctx: LogContext) -> Snapshot | None:
@@ -136,14 +150,6 @@ def _changes(transaction: Transaction, files: ClonedFiles) -> tuple[list[Add], i
     transaction.remove(removes)
     new = [add for add in files.adds if file_key(add) not in have]
     return new, len(removes), sum(remove.size or 0 for remove in removes)
-
-
-def _present(before: Snapshot | None) -> set[str]:
-    """The keys of data files that the target has, and keeps long enough: live ones."""
-    if before is None:
-        return set()
-    keys: list[bytes | None] = keys_below(before.files(columns=["path"]).column("path"), before.uri).to_pylist()
-    return {key.decode("utf-8", "surrogateescape") for key in keys if key is not None}
 
 
 def _definition(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import quote
 
 from headwater.errors import ObjectNotFoundError, StorageError
+from headwater.log.paths import canonical
 from headwater.maintenance.progress import Silence
 from headwater.storage import open_store
 from headwater.storage.copying import copy_object
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from headwater.storage.base import ObjectStore
 
 _PARALLEL = 16
+_SAFE = "/!$&'()*+,;=:@~"
 
 
 class Sources:
@@ -32,20 +34,21 @@ class Sources:
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None) -> None:
         self._uri = uri
         self._options = storage_options
+        self._root = canonical(uri).rstrip("/") + "/"
         self._kind = parse_uri(uri).kind
         self._stores = {uri: open_store(uri, storage_options)}
 
     def locate(self, uri: str) -> tuple[ObjectStore, str]:
         """The store and the key of a file, by its absolute, percent-encoded URI."""
-        if uri.startswith(f"{self._uri}/"):
-            return self._stores[self._uri], unquote(uri[len(self._uri) + 1 :], errors="surrogateescape")
-        if uri.startswith("/") and self._kind == "local":
-            uri = f"file://{uri}"
-        parent, _, name = uri.rpartition("/")
+        plain = canonical(uri)
+        if plain.startswith(self._root):
+            return self._stores[self._uri], plain[len(self._root) :]
+        parent, _, name = plain.rpartition("/")
         if parent not in self._stores:
-            same_kind = parse_uri(parent).kind == self._kind
-            self._stores[parent] = open_store(parent, self._options if same_kind else None)
-        return self._stores[parent], unquote(name, errors="surrogateescape")
+            location = parent or "/" if plain.startswith("/") else quote(parent, safe=_SAFE, errors="surrogateescape")
+            same_kind = parse_uri(location).kind == self._kind
+            self._stores[parent] = open_store(location, self._options if same_kind else None)
+        return self._stores[parent], name
 
 
 def copy_file(sources: Sources, target: ObjectStore, copy: Copy) -> int:
