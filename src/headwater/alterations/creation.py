@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.errors import (
     ConcurrentWriteException,
-    InvalidCommitError,
     TableAlreadyExistsError,
     TableNotFoundError,
 )
@@ -21,6 +20,7 @@ from headwater.log.draft import Operation
 from headwater.log.opening import open_snapshot
 from headwater.log.schema.lookup import dotted
 from headwater.log.transaction import Transaction
+from headwater.log.tree import check_vacant
 from headwater.spark.overwrite import all_files, removals
 
 if TYPE_CHECKING:
@@ -94,19 +94,8 @@ def create(ctx: LogContext, wanted: Wanted, creation: Creation) -> None:
         _replace(before, wanted, creation)
 
 
-def _check_empty(ctx: LogContext) -> None:
-    """Raise if there are data files that no table owns: they would be invisible, and VACUUM would delete them."""
-    keys = (meta.key for meta in ctx.store.list_from("", recursive=True))
-    found = next((key for key in keys if not any(part.startswith(("_", ".")) for part in key.split("/"))), None)
-    if found is not None:
-        raise InvalidCommitError(
-            f"no table can be created at {ctx.uri}: there are files that belong to no table, such as {found!r}. Choose "
-            "an empty place, or move them away."
-        )
-
-
 def _create_new(ctx: LogContext, wanted: Wanted, creation: Creation) -> None:
-    _check_empty(ctx)
+    check_vacant(ctx)
     definition = new_table(
         wanted.schema,
         partition_columns=wanted.partition_columns,

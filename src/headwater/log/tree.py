@@ -1,29 +1,46 @@
-"""Everything below a table's root as columns: what VACUUM and the conversion of Parquet directories look through.
+"""What is below a table's root: as columns for VACUUM and conversions, and whether a place is free for a new table.
 
 Directories are listed in parallel, each into columns of its own, so that a million files are a few arrays and not a
 million objects. Which names belong to a table is the caller's business: hidden directories are not even entered.
+
+A new table has its place to itself. Files that are there already would be invisible in it, and the first VACUUM would
+delete them; two tables in one place would delete each other's. Whoever writes data files before the first commit claims
+the place in the log directory meanwhile, so that somebody who creates the same table, or tries again after having been
+killed, does not take them for somebody else's.
 """
 
 from __future__ import annotations
 
+import re
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headwater.errors import InvalidCommitError, StorageError, TableAlreadyExistsError
 from headwater.log.columns import binaries, int64s
+from headwater.log.log_format import DELTA
+from headwater.log.segment import sort_listing
+from headwater.log.split_format import INDEXTABLES
 from headwater.storage.base import Directory, DirectoryStore
+from headwater.storage.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from headwater.log.context import LogContext
     from headwater.storage.base import ObjectMeta, ObjectStore
 
 TREE_SCHEMA = pa.schema([("key", pa.binary()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64())])
 """Keys are bytes: a disk may have names that are no text."""
 _LOCAL_PARALLEL = 4
 _REMOTE_PARALLEL = 32
+INCOMPLETE = r"incomplete-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+"""What a directory is called that an interrupted write of ours has left: a regular expression."""
+_CLAIM = "_creating-"
+"""What a claim is called in the log directory, before an id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,3 +115,108 @@ def _tree_of(metas: list[ObjectMeta], enters: Callable[[str], bool], seen: Calla
         seen(len(kept))
     entered = tuple(sorted(prefix for prefix, is_open in known.items() if is_open))
     return Tree(columns_of(kept), entered, tuple(sorted(known.keys() - set(entered))))
+
+
+# --- a place for a new table --------------------------------------------------------------------------
+
+
+def check_vacant(ctx: LogContext, *, ending: str = "") -> None:
+    """Raise unless a new table can have its place to itself.
+
+    Args:
+        ctx: the log of the table that does not exist yet.
+        ending: only files with this ending would be taken for the table's own.
+
+    Raises:
+        TableAlreadyExistsError: there is a table of the other kind.
+        InvalidCommitError: there are files that belong to no table.
+    """
+    check_no_other_log(ctx)
+    found = _first_visible(ctx.store, ending)
+    if found is None or _is_claimed(ctx):
+        return
+    if ctx.format is DELTA:
+        advice = (
+            "DeltaTable.convertToDelta makes a Delta table of a directory of Parquet files. Otherwise choose an empty "
+            "place, or move the files away."
+        )
+    else:
+        advice = "Choose an empty place, or move the files away."
+    raise InvalidCommitError(
+        f"no table can be created at {ctx.uri}: there are files that belong to no table, such as {found!r}. They would "
+        f"not be part of the table, and would be deleted as garbage sooner or later. {advice}"
+    )
+
+
+def check_no_other_log(ctx: LogContext) -> None:
+    """Raise if there is a search table where a Delta table is to be created, or the other way round.
+
+    Raises:
+        TableAlreadyExistsError: there is one.
+    """
+    other = INDEXTABLES if ctx.format is DELTA else DELTA
+    if any(_CLAIM not in meta.key for meta in ctx.store.list_from(other.directory)):
+        raise TableAlreadyExistsError(
+            f"no {ctx.format.title} can be created at {ctx.uri}: there is a {other.title} (or what is left of one, in "
+            f"{other.directory}). Each would delete the files of the other. Choose another place."
+        )
+
+
+@contextmanager
+def claimed(ctx: LogContext) -> Iterator[None]:
+    """Claim the place of a new table while its data files are written and until its first commit.
+
+    A process that is killed leaves its claim: whoever tries again knows that what is there is of that table.
+
+    Raises:
+        TableAlreadyExistsError, InvalidCommitError: the place is not free; see `check_vacant`.
+    """
+    check_vacant(ctx)
+    key = f"{ctx.format.directory}{_CLAIM}{ctx.new_id()}"
+    ctx.store.put(key, b"{}\n")
+    try:
+        yield
+    except BaseException:
+        with suppress(StorageError):  # what went wrong is the thing to report
+            if _has_versions(ctx) or _first_visible(ctx.store) is None:
+                _release(ctx.store, key, ctx.format.directory)
+        raise
+    _release(ctx.store, key, ctx.format.directory)
+
+
+def _release(store: ObjectStore, key: str, directory: str) -> None:
+    with suppress(StorageError):
+        store.delete_many([key])
+    if isinstance(store, LocalStore):
+        store.remove_directory(directory)  # empty only if there is no table
+
+
+def _is_claimed(ctx: LogContext) -> bool:
+    """Whether the table is being created, or has been, since the place was looked at."""
+    metas = ctx.store.list_from(ctx.format.directory)
+    return any(_CLAIM in meta.key for meta in metas) or sort_listing(metas, ctx.format).latest is not None
+
+
+def _has_versions(ctx: LogContext) -> bool:
+    return sort_listing(ctx.store.list_from(ctx.format.directory), ctx.format).latest is not None
+
+
+def _first_visible(store: ObjectStore, ending: str = "") -> str | None:
+    """Some file below a root that is not hidden; None if there is none. Looks no further than that."""
+    if not isinstance(store, DirectoryStore):
+        keys = (meta.key for meta in store.list_from("", recursive=True) if meta.key.endswith(ending))
+        return next((key for key in keys if all(map(_is_visible, key.split("/")))), None)
+    pending = [""]
+    while pending:
+        found = store.list_directory(pending.pop())
+        for meta in found.objects:
+            if meta.key.endswith(ending) and _is_visible(meta.key.rpartition("/")[2]):
+                return meta.key
+        pending += [d for d in found.directories if _is_visible(d.rstrip("/").rpartition("/")[2])]
+    return None
+
+
+def _is_visible(name: str) -> bool:
+    """Whether a name is one of a table's data: directories of partitions may begin with an underscore."""
+    is_hidden = name.startswith(".") or (name.startswith("_") and "=" not in name)
+    return not is_hidden and not re.fullmatch(INCOMPLETE, name)

@@ -8,6 +8,7 @@ none takes the place of a file that is there: what the target was before can be 
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,7 @@ from headwater.log.file_actions import additions, removals
 from headwater.log.file_uris import hadoop_root
 from headwater.log.opening import open_snapshot
 from headwater.log.transaction import Transaction
+from headwater.log.tree import claimed
 from headwater.maintenance.clone_files import deep_files, shallow_files
 from headwater.maintenance.restore import NO_CLUSTERING
 from headwater.storage.uri import parse_uri
@@ -76,7 +78,7 @@ def clone(
 
     Raises:
         TableAlreadyExistsError: there is a table at the target, and it may not be replaced.
-        InvalidCommitError: source and target are the same table.
+        InvalidCommitError: source and target are the same table, or there are files at the target that belong to none.
         DeltaConcurrentModificationException: somebody else changed the target meanwhile.
     """
     if _is_one_place(source.uri, target.uri):
@@ -93,6 +95,19 @@ def clone(
         files = shallow_files(source, target.uri)
     else:
         files = deep_files(source, before, target.new_id)
+    with claimed(target) if before is None else nullcontext():
+        return _commit(source, transaction, files, copy, is_shallow=is_shallow)
+
+
+def _commit(
+    source: Snapshot,
+    transaction: Transaction,
+    files: ClonedFiles,
+    copy: Callable[[list[Copy]], None],
+    *,
+    is_shallow: bool,
+) -> Cloned:
+    """Copy the files, then name them in one commit."""
     new, gone, gone_size = _changes(transaction, files)
     copied = files.copies
     copy(copied)

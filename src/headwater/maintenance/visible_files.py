@@ -16,11 +16,12 @@ import pyarrow.compute as pc
 
 from headwater.log.columns import bools
 from headwater.log.schema import physical_path
+from headwater.log.tree import INCOMPLETE
 
 if TYPE_CHECKING:
     from headwater.log.snapshot import Snapshot
 
-_INCOMPLETE = r"(?:^|/)incomplete-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/"
+_INCOMPLETE = rf"(?:^|/){INCOMPLETE}/"
 _OWN = ("_change_data", "_delta_index")
 _ICEBERG_METADATA = "metadata"
 

@@ -17,6 +17,7 @@ from headwater.log.log_options import LogOptions
 from headwater.log.opening import open_snapshot
 from headwater.log.split_format import INDEXTABLES
 from headwater.log.transaction import Transaction
+from headwater.log.tree import check_vacant
 from headwater.search.log_protocol import (
     PROVIDER,
     READER_VERSION,
@@ -142,10 +143,14 @@ def create_search_log(
         Whether the table was created; False when there was one already, which stays as it is.
 
     Raises:
+        TableAlreadyExistsError: there is a Delta table.
+        InvalidCommitError: there are splits that belong to no table.
         UnsupportedProtocolError: there is a table that needs a newer protocol.
         CorruptLogError: there is a table, and its version 0 is lost or damaged.
     """
     ctx = search_log(uri, storage_options, options=options)
+    if not ctx.store.list_from(ctx.format.directory):
+        check_vacant(ctx, ending=".split")
     metadata = Metadata(
         ctx.new_id(),
         schema.to_json(),

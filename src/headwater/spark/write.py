@@ -100,7 +100,9 @@ def write(
         SchemaMismatchError: columns or types do not fit the table's; the message lists the differences.
         ConstraintViolationError: a row breaks a rule of the table.
         ValueConversionError: a value cannot be kept in the type of its column.
-        TableAlreadyExistsError: the mode is `error`, and there is a table.
+        TableAlreadyExistsError: the mode is `error`, and there is a table; or there is a search table.
+        InvalidCommitError: there is no table, but there are files, such as those of a directory of plain Parquet
+            (`DeltaTable.convertToDelta` makes a table of it); or the table only allows appends.
         DeltaConcurrentModificationException: another writer's commit stands in the way.
         WriteOptionError: the options contradict each other, or the table.
 

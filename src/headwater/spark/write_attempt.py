@@ -6,6 +6,7 @@ another writer has changed is there another attempt, with new files: identity va
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ from headwater.log.actions import Txn
 from headwater.log.draft import Operation
 from headwater.log.schema import StructType, mapping_mode
 from headwater.log.transaction import Transaction
+from headwater.log.tree import claimed
 from headwater.spark.constraints import SqlRule
 from headwater.spark.data_writer import write_files
 from headwater.spark.dml.row_files import write_target
@@ -124,6 +126,13 @@ class WriteAttempt:
         data = StructType.from_spark(self.df.schema)
         definition = planned_table(self.ctx, self.snapshot, as_data_schema(data), self.options)
         rows = self._rows(data, definition)
+        # Files of a table that does not exist yet lie in a place that nobody else uses.
+        with claimed(self.ctx) if self.snapshot is None else nullcontext():
+            return self._write(transaction, definition, rows)
+
+    def _write(
+        self, transaction: Transaction, definition: TableDefinition, rows: TableRows
+    ) -> tuple[Committed, dict[str, int]]:
         target = self._target(rows, definition)
         with explained_violations(self.ctx.uri):
             new = write_files(rows.frame, target)

@@ -54,6 +54,7 @@ def copy_object(
         _copy_by_file(_remote(source), source_key, _uploads(target), target_key)
     copied = target.head(target_key)
     if size_bytes is not None and copied.size_bytes != size_bytes:
+        delete_data(target, [target_key])
         raise StorageError(
             f"the copy of {source.uri}/{source_key} to {target.uri}/{target_key} has {copied.size_bytes} bytes, and "
             f"the log says {size_bytes}: the source is damaged, or was changed meanwhile"

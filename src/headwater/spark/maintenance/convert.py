@@ -20,7 +20,8 @@ from headwater.log.indexed_columns import DEFAULT_INDEXED_COLUMNS
 from headwater.log.opening import open_snapshot
 from headwater.log.schema import ArrayType, MapType, StructField, StructType
 from headwater.log.transaction import Transaction
-from headwater.log.tree import list_tree
+from headwater.log.tree import check_no_other_log, list_tree
+from headwater.maintenance.table_keys import nested_roots
 from headwater.spark.evolution import merged
 from headwater.spark.file_names import log_path
 from headwater.spark.indexed_columns import DEFAULT_PREFIX_LENGTH
@@ -54,12 +55,15 @@ def convert(
 
     Raises:
         TableNotFoundError: there are no files.
+        TableAlreadyExistsError: there is a search table.
+        InvalidCommitError: there is a table in a directory below.
         SchemaMismatchError: the directories have other partition columns, or files contradict each other.
         NotParquetError: a file is not Parquet.
     """
     ctx = table_context(path, storage_options)
     if _is_table(ctx):
         return
+    check_no_other_log(ctx)
     files = _files(ctx)
     columns = () if partition_columns is None else partition_columns.fields
     values = _partition_values(ctx, files, columns)
@@ -93,7 +97,13 @@ def _files(ctx: LogContext) -> pa.Table:
         name = prefix.rstrip("/").rpartition("/")[2]
         return not name.startswith(".") and (not name.startswith("_") or "=" in name)
 
-    found = list_tree(ctx.store, enters).objects
+    tree = list_tree(ctx.store, enters)
+    inner = sorted(nested_roots(tree.closed))
+    if inner:
+        raise InvalidCommitError(
+            f"{ctx.uri} cannot be converted: there is a table in {inner[0]!r} already, whose files belong to it."
+        )
+    found = tree.objects
     names = pc.replace_substring_regex(found.column("key"), pattern="^(?s:.*)/", replacement="")
     found = found.filter(pc.invert(pc.match_substring_regex(names, "^[_.]")))
     if not found.num_rows:
