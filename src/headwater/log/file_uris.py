@@ -6,6 +6,7 @@ done on columns, whatever the number of files.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from urllib.parse import quote
 
@@ -51,6 +52,9 @@ def file_uris(paths: pa.ChunkedArray, uri: str) -> pa.ChunkedArray:
 def absolute_paths(paths: pa.Array, uri: str) -> pa.Array:
     """The same, decoded, as Hadoop's `Path` shows them: `file:/data/my events/part-0.parquet`."""
     decoded = canonical_array(paths).cast(pa.string())
+    climbing = pc.starts_with(decoded, "../")
+    if pc.any(climbing).as_py():
+        decoded = pc.replace_with_mask(decoded, climbing, _climbed(decoded.filter(climbing), uri))
     rooted = pc.starts_with(decoded, "/")
     has_scheme = pc.match_substring_regex(paths, _ABSOLUTE_URI)
     if not pc.any(pc.or_(rooted, has_scheme)).as_py():
@@ -60,6 +64,12 @@ def absolute_paths(paths: pa.Array, uri: str) -> pa.Array:
     local = pc.binary_join_element_wise("file:", decoded, "")
     below = pc.binary_join_element_wise(hadoop_root(uri), decoded, "/")
     return pc.case_when(pc.make_struct(pc.and_(rooted, has_scheme), rooted, has_scheme), local, own, decoded, below)
+
+
+def _climbed(paths: pa.Array, uri: str) -> pa.Array:
+    """Where relative paths lead that begin with `..`: paths from the root of the table's filesystem."""
+    base = f"/{parse_uri(uri).path.lstrip('/')}"
+    return strings([posixpath.normpath(f"{base}/{path}") for path in paths.to_pylist()])
 
 
 def _escaped(paths: pa.Array) -> pa.Array:

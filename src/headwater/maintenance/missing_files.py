@@ -50,7 +50,9 @@ def _missing_keys(store: ObjectStore, wanted: pa.Array) -> list[str]:
 
 def _missing_paths(snapshot: Snapshot, paths: list[str]) -> list[str]:
     with ThreadPoolExecutor(_PARALLEL, "headwater-heads") as pool:
-        flags = list(pool.map(lambda path: _is_there(*snapshot.ctx.open_absolute(path)), paths))
+        # A path on a disk is taken as it is, where a URI would be decoded once more.
+        places = [snapshot.ctx.open_absolute(path.removeprefix("file:")) for path in paths]
+        flags = list(pool.map(lambda place: _is_there(*place), places))
     return [path for path, is_there in zip(paths, flags, strict=True) if not is_there]
 
 

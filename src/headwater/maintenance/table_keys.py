@@ -48,7 +48,6 @@ _SAME_STORE = {
     "gcs": ("gs", "gcs"),
     "memory": ("memory",),
 }
-_CLIMBING = r"^\.\.(?:/|$)"
 _PARALLEL = 32
 _NO_KEY = pa.scalar(None, pa.binary())
 
@@ -69,9 +68,9 @@ def _located(paths: pa.Array, root: StoreUri) -> tuple[pa.Array, pa.Array]:
     if pc.any(pc.ends_with(plain, "/")).as_py():
         plain = pc.replace_substring_regex(plain, pattern="/+$", replacement="")
     absolute = pc.or_(pc.match_substring_regex(paths, _SCHEME), pc.starts_with(plain, "/"))
-    climbing = pc.match_substring_regex(plain, _CLIMBING)
+    climbing = pc.starts_with(plain, "../")
     if pc.any(climbing).as_py():
-        plain = pc.if_else(climbing, _climbed(plain, root), plain)
+        plain = pc.replace_with_mask(plain, climbing, _climbed(plain.filter(climbing), root))
         absolute = pc.or_(absolute, climbing)
     if not pc.any(absolute).as_py():
         return _possible(plain), plain.slice(0, 0)
@@ -117,15 +116,9 @@ def _places(root: StoreUri) -> list[str]:
 
 
 def _climbed(paths: pa.Array, root: StoreUri) -> pa.Array:
-    """Where relative paths lead that begin with `..`: absolute ones. Only those are looked at, one by one."""
-    base = root.path if root.path.startswith("/") else f"/{root.path}"
-    found: list[bytes | None] = []
-    for path in paths.to_pylist():
-        if path is None or not path.startswith(b".."):
-            found.append(path)
-            continue
-        found.append(posixpath.normpath(base.encode("utf-8", "surrogateescape") + b"/" + path))
-    return binaries(found).cast(pa.binary())
+    """Where relative paths lead that begin with `..`: absolute ones. These few are looked at one by one."""
+    base = f"/{root.path.lstrip('/')}/".encode("utf-8", "surrogateescape")
+    return binaries([posixpath.normpath(base + path) for path in paths.to_pylist()]).cast(pa.binary())
 
 
 def vector_keys(vectors: pa.ChunkedArray, uri: str) -> pa.ChunkedArray:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from headwater.errors import CorruptLogError, SchemaError
 from headwater.log.columns import int64s, string_maps, strings
 from headwater.log.deletion_vectors import to_bitmap
-from headwater.log.paths import canonical
+from headwater.log.file_uris import absolute_paths
 from headwater.log.schema import LONG, STRING, TIMESTAMP, StructField
+from headwater.maintenance.table_keys import keys_below
 from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.file_rows import file_uris, hadoop_root, partition_values
 
@@ -92,7 +93,16 @@ class ChangeFiles:
 
     def _size(self, file: ChangeFile) -> int:
         """A tombstone need not say how large its file is."""
-        return self.feed.snapshot.ctx.store.head(canonical(file.path)).size_bytes
+        import pyarrow as pa
+
+        snapshot = self.feed.snapshot
+        path = strings([file.path]).cast(pa.string())
+        [key] = keys_below(pa.chunked_array([path]), snapshot.uri).to_pylist()
+        if key is not None:
+            return snapshot.ctx.store.head(key.decode("utf-8", "surrogateescape")).size_bytes
+        [absolute] = absolute_paths(path, snapshot.uri).to_pylist()
+        store, name = snapshot.ctx.open_absolute(absolute.removeprefix("file:"))
+        return store.head(name).size_bytes
 
     @cached_property
     def rows(self) -> pa.Table:
