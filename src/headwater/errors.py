@@ -30,7 +30,11 @@ class ObjectAlreadyExistsError(StorageError):
     """A put-if-absent found the object already there: somebody else was first."""
 
 
-class StoragePermissionError(StorageError):
+class StorageRefusedError(StorageError):
+    """The store said no, and did nothing: no space is left, there is no such bucket, the name cannot be."""
+
+
+class StoragePermissionError(StorageRefusedError):
     """The store refused access to the object."""
 
 
@@ -40,6 +44,14 @@ class StorageThrottledError(StorageError):
 
 class StorageTimeoutError(StorageError):
     """Reading took longer than its time limit allows."""
+
+
+class WriteStateUnknownError(StorageError):
+    """A write was sent, and the store did not say whether it happened: read the object before writing again."""
+
+
+class WriteNotDurableError(WriteStateUnknownError):
+    """An object is there and can be seen, but the disk refused to keep it: a power failure may take it away again."""
 
 
 class InvalidUriError(StorageError, ValueError):

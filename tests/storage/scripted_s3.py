@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 Trouble = tuple[int, str] | Literal["drop before", "drop after", "hang", "half a body"] | None
 
@@ -27,6 +27,8 @@ class ScriptedS3:
         requests: the method, path, query and lower-case headers of every request so far.
         objects: what is stored.
         page_size: how many names a listing returns at once.
+        by_request: troubles of requests with one method and key, also taken from the front. One of them may be a pair:
+            what happens first, and the trouble.
     """
 
     port: int = 0
@@ -34,6 +36,28 @@ class ScriptedS3:
     requests: list[tuple[str, str, dict[str, list[str]], dict[str, str]]] = field(default_factory=list)
     objects: dict[str, bytes] = field(default_factory=dict)
     page_size: int = 1000
+    by_request: dict[tuple[str, str], list[Trouble | tuple[Callable[[], None], Trouble]]] = field(default_factory=dict)
+
+    def on_put(self, key: str, troubles: list[Trouble | tuple[Callable[[], None], Trouble]]) -> None:
+        """Let the next puts of an object go wrong."""
+        self.by_request["PUT", key] = troubles
+
+    def on_get(self, key: str, troubles: list[Trouble | tuple[Callable[[], None], Trouble]]) -> None:
+        """Let the next reads of an object go wrong."""
+        self.by_request["GET", key] = troubles
+
+    def next_trouble(self, method: str, key: str) -> Trouble:
+        """What goes wrong with this request."""
+        if self.troubles:
+            return self.troubles.pop(0)
+        waiting = self.by_request.get((method, key))
+        if not waiting:
+            return None
+        trouble = waiting.pop(0)
+        if isinstance(trouble, tuple) and callable(trouble[0]):
+            trouble[0]()
+            trouble = trouble[1]
+        return trouble
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -49,7 +73,7 @@ class _Handler(BaseHTTPRequestHandler):
         path, query = unquote(url.path), parse_qs(url.query, keep_blank_values=True)
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.state.requests.append((self.command, path, query, headers))
-        trouble = self.state.troubles.pop(0) if self.state.troubles else None
+        trouble = self.state.next_trouble(self.command, path.partition("/bucket/")[2])
         if trouble == "hang":
             time.sleep(2)
         if trouble in ("hang", "drop before"):

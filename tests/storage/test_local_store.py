@@ -22,6 +22,8 @@ from headwater.errors import (
     ObjectNotFoundError,
     StorageError,
     StoragePermissionError,
+    StorageRefusedError,
+    WriteNotDurableError,
 )
 from headwater.storage import LocalStore, open_store
 
@@ -71,7 +73,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
     record("fsync", lambda descriptor: os.fstat(descriptor).st_ino)
     record("link", lambda source, target: (os.stat(source).st_ino, target))
     record("rename", lambda source, target: (os.stat(source).st_ino, target))
-    record("mkdir", lambda path: path)
+    record("mkdir", lambda path, *_: path)
     return recorded
 
 
@@ -116,9 +118,79 @@ def test_directory_that_cannot_be_flushed_is_said_to_be_visible_but_not_durable(
     for write in WRITES:
         with pytest.raises(StorageError, match=r"visible, but .* may not survive") as caught:
             write(LocalStore(tmp_path), write.__name__, b"data")
-        assert type(caught.value) is StorageError
+        assert type(caught.value) is WriteNotDurableError
         assert LocalStore(tmp_path).get(write.__name__) == b"data"
     assert open_files(tmp_path) == []
+
+
+def test_directory_whose_own_flush_failed_is_flushed_again_before_anything_is_written_to_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[tuple[str, object]]
+) -> None:
+    """The second attempt finds the directory there, and must not take that for durable."""
+    table, recorded = tmp_path / "t", os.fsync
+    table.mkdir()
+    root = table.stat().st_ino
+
+    def fail_on_the_root(descriptor: int) -> None:
+        if os.fstat(descriptor).st_ino == root:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        recorded(descriptor)
+
+    store = LocalStore(table)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail_on_the_root)
+        for _ in range(2):
+            with pytest.raises(StorageError, match=os.strerror(errno.EIO)):
+                store.put_if_absent("log/x", b"data")
+    events.clear()
+    store.put_if_absent("log/x", b"data")
+    flushed_before = [what for name, what in events[: [name for name, _ in events].index("link")]]
+    assert root in flushed_before
+
+
+def test_directory_that_another_program_made_is_flushed_before_the_first_write_to_it(
+    tmp_path: Path, events: list[tuple[str, object]]
+) -> None:
+    directory = tmp_path / "t/log"
+    directory.mkdir(parents=True)
+    events.clear()
+    store = LocalStore(tmp_path / "t")
+    store.put_if_absent("log/x", b"data")
+    flushed = [what for name, what in events if name == "fsync"]
+    for above in (tmp_path / "t", tmp_path):
+        assert above.stat().st_ino in flushed
+    events.clear()
+    store.put_if_absent("log/y", b"data")
+    assert [name for name, _ in events] == ["fsync", "link", "fsync"]
+
+
+def test_link_that_may_have_happened_is_flushed_before_it_is_said_to_exist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, events: list[tuple[str, object]]
+) -> None:
+    """The caller will find its own bytes there: then they must stay."""
+    store, real = LocalStore(tmp_path), os.link
+    directory = tmp_path.stat().st_ino
+
+    def link_and_fail(source: str, target: str) -> None:
+        real(source, target)
+        os.unlink(source)  # nor can it be seen that the two are one file
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", link_and_fail)
+        with pytest.raises(StorageError, match=os.strerror(errno.EIO)):
+            store.put_if_absent("x", b"data")
+    events.clear()
+    with pytest.raises(ObjectAlreadyExistsError):
+        store.put_if_absent("x", b"data")
+    assert ("fsync", directory) in events
+
+
+def test_full_disk_is_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "write", failing(errno.ENOSPC))
+    for write in WRITES:
+        with pytest.raises(StorageRefusedError, match="free some space"):
+            write(LocalStore(tmp_path), "x", b"data")
 
 
 def test_file_system_without_directory_flushes_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +318,7 @@ def test_file_in_place_of_a_directory_is_an_error_and_no_conflict(tmp_path: Path
     for key in ("file/below", "file/far/below", "directory"):
         with pytest.raises(StorageError, match=key) as caught:
             write(store, key, b"")
-        assert type(caught.value) is StorageError
+        assert type(caught.value) is StorageRefusedError
     assert names_in(tmp_path) == ["directory", "file"]
     assert names_in(tmp_path / "directory") == ["x"]
 

@@ -13,7 +13,9 @@ from headwater.errors import (
     ObjectNotFoundError,
     StorageError,
     StoragePermissionError,
+    StorageRefusedError,
     StorageThrottledError,
+    WriteStateUnknownError,
 )
 from headwater.storage import open_store, parse_uri
 from headwater.storage.backends import open_backend
@@ -114,8 +116,8 @@ def test_repetition_ends(server: ScriptedS3, store: RemoteStore, pauses_s: list[
         ((401, ""), StoragePermissionError),
         ((400, "ExpiredToken"), StoragePermissionError),
         ((404, "NoSuchKey"), ObjectNotFoundError),
-        ((404, "NoSuchBucket"), StorageError),
-        ((400, "InvalidRequest"), StorageError),
+        ((404, "NoSuchBucket"), StorageRefusedError),
+        ((400, "InvalidRequest"), StorageRefusedError),
         ((501, "NotImplemented"), StorageError),
     ],
     ids=str,
@@ -191,6 +193,31 @@ def test_create_that_never_gets_an_answer_is_unknown(server: ScriptedS3, store: 
     with pytest.raises(StorageThrottledError, match="not known whether the object was written"):
         store.put_if_absent("x", b"ours")
     assert server.objects == {"t/x": b"ours"}
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [(403, "AccessDenied"), (401, ""), (400, "ExpiredToken"), (400, "BadRequest"), (404, "NoSuchBucket"), (404, "")],
+    ids=str,
+)
+@pytest.mark.parametrize("lost", ["drop after", "hang"])
+def test_refusal_after_a_lost_answer_does_not_say_that_nothing_was_written(
+    server: ScriptedS3, store: RemoteStore, lost: Trouble, refusal: Trouble
+) -> None:
+    server.troubles[:] = [lost, refusal]
+    with pytest.raises(WriteStateUnknownError, match="may have been written"):
+        store.put_if_absent("x", b"ours")
+    assert server.objects == ({"t/x": b"ours"} if lost == "drop after" else {})
+
+
+@pytest.mark.parametrize("refusal", [(403, "AccessDenied"), (400, "BadRequest"), (404, "NoSuchBucket")], ids=str)
+def test_refusal_of_the_first_attempt_says_that_nothing_was_written(
+    server: ScriptedS3, store: RemoteStore, refusal: Trouble
+) -> None:
+    server.troubles[:] = [refusal]
+    with pytest.raises(StorageRefusedError):
+        store.put_if_absent("x", b"ours")
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("code", ["ConditionalRequestConflict", "OperationAborted"])

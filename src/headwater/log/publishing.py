@@ -15,7 +15,8 @@ from headwater.errors import (
     ObjectAlreadyExistsError,
     ObjectNotFoundError,
     StorageError,
-    StoragePermissionError,
+    StorageRefusedError,
+    WriteNotDurableError,
 )
 from headwater.log.commit import CommitActions
 
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 _WAITS_S = (0.05, 0.1, 0.2, 0.4)
 """Between the tries. The store itself has repeated each of them already, where that makes sense."""
-_REFUSALS = (StoragePermissionError, InvalidUriError, ObjectNotFoundError)
-"""The store did not even try (there is no such bucket, say). After any other failure the object may be there."""
+_REFUSALS = (StorageRefusedError, InvalidUriError, ObjectNotFoundError)
+"""The store did not even try (no such bucket, say, or no space). After any other failure the object may be there."""
 
 
 def publish(ctx: LogContext, version: int, data: bytes, transaction_id: str) -> CommitActions | None:
@@ -35,7 +36,8 @@ def publish(ctx: LogContext, version: int, data: bytes, transaction_id: str) -> 
         None when the commit is in the log; the commit of another writer when that one has this version.
 
     Raises:
-        CommitStateUnknownError: the store failed so often that nobody can say whether the commit is there.
+        CommitStateUnknownError: the store failed so often that nobody can say whether the commit is there, or whether
+            it will be there after a power failure.
         StorageError: the store refuses; nothing was written.
     """
     key = ctx.format.commit_key(version)
@@ -45,6 +47,14 @@ def publish(ctx: LogContext, version: int, data: bytes, transaction_id: str) -> 
             ctx.store.put_if_absent(key, data)
         except ObjectAlreadyExistsError as error:
             return _unless_ours(ctx, version, data, transaction_id, unsure or error)
+        except WriteNotDurableError as error:
+            # It is ours, and looking would only find it in memory: a disk that failed to flush has often forgotten
+            # about it at the next try.
+            raise CommitStateUnknownError(
+                f"{ctx.uri}: version {version} (transaction {transaction_id}) is written, and readers see it, but the "
+                f"disk did not confirm that it will stay: {error}. Look after the disk, and at the table's history "
+                "before you run the operation again."
+            ) from error
         except StorageError as error:
             if unsure is None and isinstance(error, _REFUSALS):
                 raise

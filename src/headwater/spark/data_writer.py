@@ -27,6 +27,7 @@ from headwater.spark.task_writer import RESULT_SCHEMA, WrittenFile, write_rows
 from headwater.spark.workers import in_workers
 from headwater.spark.write_target import WriteTarget
 from headwater.storage.durable import sync_directory, sync_file
+from headwater.storage.failures import from_os_error
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
@@ -143,7 +144,14 @@ def _settle(files: list[WrittenFile], plan: FilePlan) -> None:
     root = location.path.rstrip("/")
     with ThreadPoolExecutor(_MAX_THREADS, "headwater-flush") as pool:
         list(pool.map(lambda file: _flush(f"{root}/{file.key}", file.size_bytes), files))
-        list(pool.map(sync_directory, _directories(root, [file.key for file in files])))
+        list(pool.map(_flush_directory, _directories(root, [file.key for file in files])))
+
+
+def _flush_directory(directory: str) -> None:
+    try:
+        sync_directory(directory)
+    except OSError as error:
+        raise from_os_error(error, "flush the directory", directory, writing=True) from error
 
 
 def _flush(path: str, size_bytes: int) -> None:
@@ -158,7 +166,7 @@ def _flush(path: str, size_bytes: int) -> None:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise StorageError(f"could not flush {path}: {error.strerror}") from error
+        raise from_os_error(error, "flush", path, writing=True) from error
     raise StorageError(
         f"an executor wrote {path}, and it is not there for the driver: a table on a local path must be on a disk that "
         "the driver and all executors share"

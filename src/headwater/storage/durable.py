@@ -58,6 +58,30 @@ def make_directories(directory: str) -> None:
     sync_directory(os.path.dirname(directory))
 
 
+_anchored: set[str] = set()
+"""Directories that this process knows to be flushed into those above them."""
+
+
+def anchor(directory: str) -> None:
+    """See that a directory is there for good, once in a process: an entry in a directory that a power failure takes
+    away is not durable, however often it was flushed.
+
+    Whoever made the directory may not have flushed it (Spark does not), or may have tried and failed. So all of them
+    up to the mount point are flushed, but for those that this process may not open.
+    """
+    if directory in _anchored and os.path.isdir(directory):
+        return
+    if not os.path.isdir(directory):
+        _anchored.discard(directory)
+        make_directories(directory)
+    above, walked = directory, [directory]
+    while not os.path.ismount(above) and (above := os.path.dirname(above)) not in _anchored:
+        with contextlib.suppress(PermissionError):
+            sync_directory(above)
+        walked.append(above)
+    _anchored.update(walked)
+
+
 def stage(directory: str, data: bytes) -> str:
     """Write `data` to a new temporary file in `directory` and flush it; the file's path.
 

@@ -17,11 +17,16 @@ from headwater.errors import (
     ObjectNotFoundError,
     StorageError,
     StoragePermissionError,
+    StorageRefusedError,
     StorageThrottledError,
 )
 
 _NOT_FOUND: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+_NOTHING_DONE: Final = _NOT_FOUND | {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    *(errno.EEXIST, errno.EMFILE, errno.ENFILE),
+}
 _OS_ADVICE: Final = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "the quota is used up",
@@ -47,7 +52,7 @@ def from_os_error(error: OSError, doing: str, what: str, *, writing: bool = Fals
         return ObjectNotFoundError(message)
     if number in _REFUSED:
         return StoragePermissionError(message)
-    return StorageError(message)
+    return StorageRefusedError(message) if number in _NOTHING_DONE else StorageError(message)
 
 
 # --- object stores ------------------------------------------------------------------------------------
@@ -115,7 +120,7 @@ def from_obstore_error(error: Exception, doing: str, what: str) -> StorageError:
     if not status and _NO_ANSWER.search(text):
         return StorageThrottledError(message)
     if code in _NO_BUCKET_CODE:
-        return StorageError(f"{message}. The bucket or container does not exist: create it, or check its name")
+        return StorageRefusedError(f"{message}. The bucket or container does not exist: create it, or check its name")
     if isinstance(error, FileNotFoundError):
         return ObjectNotFoundError(message)
     if kind == "AlreadyExistsError" and not (status == 409 and code not in ("", "BlobAlreadyExists")):
@@ -123,7 +128,9 @@ def from_obstore_error(error: Exception, doing: str, what: str) -> StorageError:
     refused = kind in ("PermissionDeniedError", "UnauthenticatedError")
     if refused or status in (401, 403) or code in _REFUSED_CODE:
         return StoragePermissionError(message)
-    return StorageError(message)
+    # 409 and 412 speak of another request; what a store answers with 5xx it may have done all the same.
+    is_refusal = 400 <= status < 500 and status not in (409, 412, 425, 499)
+    return StorageRefusedError(message) if is_refusal else StorageError(message)
 
 
 def from_setup_error(error: Exception, uri: str) -> InvalidUriError:

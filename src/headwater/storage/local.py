@@ -13,9 +13,23 @@ import shutil
 import stat
 from typing import TYPE_CHECKING
 
-from headwater.errors import ObjectAlreadyExistsError, ObjectNotFoundError, StorageError
+from headwater.errors import (
+    ObjectAlreadyExistsError,
+    ObjectNotFoundError,
+    StorageError,
+    StorageRefusedError,
+    WriteNotDurableError,
+)
 from headwater.storage.base import Directory, ObjectMeta
-from headwater.storage.durable import RESERVED_PREFIX, discard, publish_if_absent, stage, sync_directory, sync_file
+from headwater.storage.durable import (
+    RESERVED_PREFIX,
+    anchor,
+    discard,
+    publish_if_absent,
+    stage,
+    sync_directory,
+    sync_file,
+)
 from headwater.storage.failures import from_os_error
 from headwater.storage.keys import check_key, check_prefix, check_range
 from headwater.storage.uri import parse_uri
@@ -41,6 +55,8 @@ class LocalStore:
             raise StorageError(f"{location.uri} is not on a local disk")
         self._uri = location.uri
         self._base = location.path.rstrip("/") + "/"
+        self._unclear: set[str] = set()
+        """Paths whose creation failed in a way that does not say whether they are there."""
 
     def __repr__(self) -> str:
         return f"LocalStore({self._uri!r})"
@@ -127,6 +143,7 @@ class LocalStore:
         path = self._writable_path(key)
         directory = os.path.dirname(path)
         try:
+            self._anchor(directory)
             temporary = stage(directory, data)
             try:
                 os.rename(temporary, path)
@@ -142,14 +159,16 @@ class LocalStore:
 
         Raises:
             ObjectAlreadyExistsError: there is one, and it is not ours.
-            StorageError: nothing was written. Only when the directory cannot be flushed at the very end is
-                the object there all the same; the message says so, and readers may have seen it.
+            WriteNotDurableError: the object is there, and readers may have seen it, but its directory could not be
+                flushed.
+            StorageError: nothing was written.
         """
         path = self._writable_path(key)
         directory = os.path.dirname(path)
         try:
             if os.path.lexists(path):  # the loser of an old race need not write and flush anything
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+            self._anchor(directory)
             temporary = stage(directory, data)
             try:
                 publish_if_absent(temporary, path)
@@ -157,11 +176,14 @@ class LocalStore:
                 discard(temporary)
         except FileExistsError as error:
             if os.path.isdir(path):
-                raise StorageError(f"could not create {path}: there is a directory of that name") from error
+                raise StorageRefusedError(f"could not create {path}: there is a directory of that name") from error
             if not os.path.isdir(directory):
-                raise StorageError(f"could not create {path}: its parent is a file") from error
+                raise StorageRefusedError(f"could not create {path}: its parent is a file") from error
+            if path in self._unclear:  # it may be what an earlier call made before it failed
+                _settle(directory, path)
             raise ObjectAlreadyExistsError(f"could not create {path}: it exists already") from error
         except OSError as error:
+            self._unclear.add(path)
             raise from_os_error(error, "create", path, writing=True) from error
         _settle(directory, path)
 
@@ -170,6 +192,7 @@ class LocalStore:
         target = self._writable_path(key)
         directory = os.path.dirname(target)
         try:
+            self._anchor(directory)
             temporary = stage(directory, b"")
             try:
                 shutil.copyfile(path, temporary)
@@ -229,6 +252,11 @@ class LocalStore:
             raise StorageError(f"cannot write {key!r}: names that start with {RESERVED_PREFIX!r} are reserved")
         return self._path(key)
 
+    def _anchor(self, directory: str) -> None:
+        """See that a directory of the table is there for good. The root's own files are flushed with the root."""
+        if len(directory) >= len(self._base):
+            anchor(directory)
+
     def _entries(self, directory: str) -> list[os.DirEntry[str]]:
         """What is in a directory, without our temporary files; nothing if it does not exist."""
         path = self._base + directory
@@ -247,7 +275,7 @@ def _settle(directory: str, path: str) -> None:
     try:
         sync_directory(directory)
     except OSError as error:
-        raise StorageError(
+        raise WriteNotDurableError(
             f"{path} is written and visible, but its directory could not be flushed, so it may not survive "
             f"a power failure: {error.strerror}"
         ) from error

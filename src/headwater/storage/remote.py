@@ -18,6 +18,7 @@ from headwater.errors import (
     ObjectNotFoundError,
     StorageError,
     StorageThrottledError,
+    WriteStateUnknownError,
 )
 from headwater.storage.base import Directory, ObjectMeta
 from headwater.storage.failures import from_obstore_error
@@ -162,10 +163,13 @@ class RemoteStore:
         - `ObjectAlreadyExistsError` after an attempt without a clear answer: the object is there, and may be
           the caller's own; the message says so. The bytes alone cannot tell, as two writers may write the
           same; the transaction layer recognises its own commit by the transaction id in it.
-        - any other `StorageError`: whether the object was written is unknown, if a request was sent at all.
+        - `StorageThrottledError`, and `WriteStateUnknownError` (a refusal after an attempt without a clear answer):
+          whether the object was written is unknown.
+        - any other `StorageError`: the store refused the first attempt, or did not take it.
 
         Raises:
             ObjectAlreadyExistsError: there is an object.
+            WriteStateUnknownError: there may be one.
         """
         path = self._path(key)
         attempts = 0
@@ -187,6 +191,14 @@ class RemoteStore:
         except StorageThrottledError as error:
             raise StorageThrottledError(
                 f"{error}. It is not known whether the object was written: read it before writing again"
+            ) from error
+        except StorageError as error:
+            if attempts == 1:
+                raise
+            # Credentials that expire in between refuse the second attempt, and say nothing of the first.
+            raise WriteStateUnknownError(
+                f"{error}. An earlier attempt of this write got no clear answer, so the object may have been written: "
+                "read it before writing again"
             ) from error
 
     def delete_many(self, keys: Iterable[str]) -> None:
