@@ -343,6 +343,14 @@ def test_whatever_fails_or_dies_the_log_explains_what_is_there(batch: int) -> No
             raise
 
 
+@pytest.mark.parametrize("seed", [700416])
+def test_a_history_that_failed_once(seed: int) -> None:
+    """A checkpoint whose read got no answer was called corrupt, once the version files before it were cleaned up."""
+    history = History(seed)
+    history.play()
+    check(history)
+
+
 def test_the_simulated_histories_are_about_something() -> None:
     seen: set[str] = set()
     for seed in range(1, 16):

@@ -196,7 +196,7 @@ class _Writer:
             self._store.put(key, data)
         try:
             return check_stored(self._store, key, file.rows.adds, len(data))
-        except Exception:
+        except CorruptLogError:  # not for a store that does not answer: it may be sound, and others may rely on it
             with suppress(StorageError):
                 self._store.delete_many([key])
             raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from headwater.errors import CorruptLogError, StorageError
+from headwater.errors import CorruptLogError, ObjectNotFoundError
 from headwater.log.checksum import Discrepancy
 from headwater.log.commit import CommitActions
 from headwater.log.json_checkpoint import read_json_checkpoint
@@ -83,7 +83,9 @@ def _checkpoints(snapshot: Snapshot, listing: LogListing, versions: list[CommitA
         files = listing.checkpoints[version][0]
         try:
             checkpoint = read_json_checkpoint(snapshot.ctx, files)
-        except (CorruptLogError, StorageError) as error:
+        except ObjectNotFoundError:
+            continue  # cleaned up since it was listed
+        except CorruptLogError as error:
             yield Discrepancy(files.files[0].key, "content", "a checkpoint that can be read", str(error))
             continue
         yield from _against_versions(checkpoint, [commit for commit in versions if commit.version <= version])
