@@ -1,13 +1,13 @@
 """Counting files for the version checksum (spec: "File Size Histogram Schema" and the one after it).
 
-Either onwards from an earlier checksum, action by action, or once over all live files.
+Either onwards from an earlier checksum, by the files that were live then and are live now, or once over all live files.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -23,11 +23,26 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from headwater.log.actions import Add, Remove
+    from headwater.log.actions import Add
+    from headwater.log.commit import FileKey
     from headwater.log.snapshot import Snapshot
 
 _SIZE_BIN_STARTS = [0, *(8_192 << n for n in range(26))]
 """Of the file size histogram: powers of two from 8 KiB to 256 GiB."""
+
+
+class CountedFile(NamedTuple):
+    """What is counted of a live file."""
+
+    size: int
+    cardinality: int | None
+    """Of its deletion vector, if it has one."""
+
+    @classmethod
+    def of(cls, add: Add) -> CountedFile:
+        """What an `add` action says."""
+        vector = add.deletion_vector
+        return cls(add.size, None if vector is None else vector.cardinality)
 
 
 class Counts:
@@ -45,19 +60,18 @@ class Counts:
         self.deleted = checksum.num_deleted_records_opt
         self.by_deleted = [] if deletions is None else list(deletions.deleted_record_counts)
 
-    def count(self, file: Add | Remove, sign: int) -> None:
+    def count(self, file: CountedFile, sign: int) -> None:
         """Count a file that has come (1) or gone (-1)."""
-        size = file.size or 0
+        size, cardinality = file
         self.files += sign
         self.bytes += sign * size
         if self.starts:
             bin_number = bisect_right(self.starts, size) - 1
             self.file_counts[bin_number] += sign
             self.total_bytes[bin_number] += sign * size
-        vector = file.deletion_vector
-        deleted = 0 if vector is None else vector.cardinality
+        deleted = cardinality or 0
         if self.vectors is not None:
-            self.vectors += sign * (vector is not None)
+            self.vectors += sign * (cardinality is not None)
         if self.deleted is not None:
             self.deleted += sign * deleted
         if self.by_deleted:
@@ -135,6 +149,28 @@ def count_files(snapshot: Snapshot) -> VersionChecksum:
         num_deletion_vectors_opt=vectors,
         deleted_record_counts_histogram_opt=DeletedRecordCountsHistogram(by_deleted),
     )
+
+
+def live_in_checkpoint(snapshot: Snapshot, keys: set[FileKey]) -> dict[FileKey, CountedFile]:
+    """Of some logical files, those that the checkpoint of a snapshot has."""
+    if snapshot.base.checkpoint is None or not keys:
+        return {}
+    from headwater.log.file_chunks import unique_ids
+    from headwater.log.live_files import LiveFiles
+    from headwater.log.paths import canonical
+
+    files = LiveFiles(snapshot.base, {}, snapshot.shape, snapshot.ctx.format)
+    rows = files.named({path for path, _ in keys}, ["path", "size", "deletionVector"])
+    vectors = rows.column("deletionVector")
+    paths, sizes = rows.column("path").to_pylist(), rows.column("size").to_pylist()
+    found: dict[FileKey, CountedFile] = {}
+    for path, size, vector, unique_id in zip(
+        paths, sizes, vectors.to_pylist(), unique_ids(vectors).to_pylist(), strict=True
+    ):
+        key = canonical(path), unique_id or None
+        if key in keys:
+            found[key] = CountedFile(size, None if vector is None else vector["cardinality"] or 0)
+    return found
 
 
 def _histogram(values: pa.ChunkedArray, starts: Sequence[int]) -> tuple[list[int], list[int]]:

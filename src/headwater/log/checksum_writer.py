@@ -1,8 +1,9 @@
 """Writing the version checksum after a commit (spec: "Version Checksum File").
 
-Each checksum follows from the one before and the actions of the commits since then, so a commit costs the same in a
-table of ten files and of a million. Only when nothing before is known, or a commit does not say enough, are the live
-files counted. An existing checksum is never overwritten.
+Each checksum follows from the one before and the files that the commits since then touch, so an append costs the same in
+a table of ten files and of a million; other files are looked up in the state before, as commits of others may add a
+file that is live or remove one that is not. Only when nothing before is known are all live files counted. An existing
+checksum is never overwritten.
 """
 
 from __future__ import annotations
@@ -18,17 +19,15 @@ from headwater.errors import ObjectAlreadyExistsError
 from headwater.log import names
 from headwater.log.actions import Add
 from headwater.log.checksum import VersionChecksum, read_checksum
-from headwater.log.checksum_counts import Counts, count_files, nothing
-from headwater.log.draft_checks import live_paths
+from headwater.log.checksum_counts import CountedFile, Counts, count_files, live_in_checkpoint, nothing
 from headwater.log.encoding import domain_fields, metadata_fields, protocol_fields
-from headwater.log.paths import canonical
-from headwater.log.replay import file_actions
+from headwater.log.replay import commit_files, replay_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headwater.log.actions import DomainMetadata, Txn
-    from headwater.log.commit import CommitActions
+    from headwater.log.actions import DomainMetadata, Remove, Txn
+    from headwater.log.commit import CommitActions, FileKey
     from headwater.log.snapshot import Snapshot
 
 _Named = TypeVar("_Named")
@@ -128,41 +127,49 @@ def _belongs(checksum: VersionChecksum, snapshot: Snapshot, version: int) -> boo
 
 
 def _after(known: _Known, snapshot: Snapshot, before: Snapshot | None) -> VersionChecksum | None:
-    """The checksum of the snapshot, from that of an earlier version; None if the commits do not say enough."""
+    """The checksum of the snapshot, from that of an earlier version; None if that one was wrong."""
     if not _has_commits(snapshot, known.version + 1):
         return None
-    checksum: VersionChecksum | None = known.checksum
-    for commit in snapshot.commits:
-        if commit.version > known.version and checksum is not None:
-            is_last = commit.version == snapshot.version
-            checksum = _after_commit(checksum, commit, before if is_last else None, creates=is_last and before is None)
-    return checksum
+    since = [commit for commit in snapshot.commits if commit.version > known.version]
+    now = replay_files(since)
+    counts = Counts(known.checksum)
+    # What the actions of a commit do depends on what was there: others may add a file that is live, or remove one that
+    # is not, and may say another size than the log did.
+    for file in _live_before(snapshot, known.version, before, _touched(now, since)).values():
+        counts.count(file, -1)
+    for action in now.values():
+        if isinstance(action, Add):
+            counts.count(CountedFile.of(action), 1)
+    txns, domains = known.checksum.set_transactions, known.checksum.domain_metadata
+    for commit in since:
+        txns = _updated(txns, commit.table_actions.txns, attrgetter("app_id"))
+        domains = _updated(domains, commit.table_actions.domains, attrgetter("domain"))
+    return counts.into(msgspec.structs.replace(known.checksum, set_transactions=txns, domain_metadata=domains))
 
 
-def _after_commit(
-    checksum: VersionChecksum, commit: CommitActions, before: Snapshot | None, *, creates: bool
-) -> VersionChecksum | None:
-    files = list(file_actions(commit))
-    removed = {canonical(f.path) for f in files if not isinstance(f, Add)}
-    doubtful = {
-        path for f in files if isinstance(f, Add) and not f.data_change and (path := canonical(f.path)) not in removed
+def _touched(now: dict[FileKey, Add | Remove], since: list[CommitActions]) -> set[FileKey]:
+    """The files that may have been live before some commits: not those that only the last of them, which is ours, adds
+    with new rows, as they have names that nobody else has.
+    """
+    by_others = {key for commit in since[:-1] for key in commit_files(commit)}
+    return {
+        key for key, action in now.items() if key in by_others or not isinstance(action, Add) or not action.data_change
     }
-    # A file that is rearranged may be added again in place of itself: then it counts once.
-    if doubtful and not creates and (before is None or live_paths(before, doubtful)):
-        return None
-    counts = Counts(checksum)
-    for file in files:
-        if file.size is None:
-            return None
-        counts.count(file, 1 if isinstance(file, Add) else -1)
-    actions = commit.table_actions
-    return counts.into(
-        msgspec.structs.replace(
-            checksum,
-            set_transactions=_updated(checksum.set_transactions, actions.txns, attrgetter("app_id")),
-            domain_metadata=_updated(checksum.domain_metadata, actions.domains, attrgetter("domain")),
-        )
+
+
+def _live_before(
+    snapshot: Snapshot, version: int, before: Snapshot | None, keys: set[FileKey]
+) -> dict[FileKey, CountedFile]:
+    """Of some files, those that were live at a version from which on all commits are at hand."""
+    if before is None or not keys:
+        return {}
+    tail = (
+        before._tail
+        if before.version == version
+        else replay_files(commit for commit in snapshot.commits if commit.version <= version)
     )
+    found = {key: CountedFile.of(action) for key in keys if isinstance(action := tail.get(key), Add)}
+    return found | live_in_checkpoint(snapshot, keys - tail.keys())
 
 
 def _updated(known: list[_Named] | None, new: dict[str, _Named], name: Callable[[_Named], str]) -> list[_Named] | None:

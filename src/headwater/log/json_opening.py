@@ -1,8 +1,8 @@
 """Opening a table whose checkpoints are JSON (spec 002: "Checkpoint Reading", "Error Scenarios").
 
 A checkpoint that cannot be read is passed over: older log files tell the same, only slower. Where they are gone there
-is no table to give, and the error says which checkpoint it depends on: that it is damaged, or what the store said when it
-was asked for it again and again. Version 0 must be there, whatever a checkpoint says.
+is no table to give, and the error says which checkpoint it depends on: that it is damaged, or what the store said when
+it was asked for it again and again. Version 0 must be there, whatever a checkpoint says.
 """
 
 from __future__ import annotations
