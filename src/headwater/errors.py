@@ -69,6 +69,10 @@ class VersionNotFoundError(HeadwaterError):
     """The wanted version or timestamp is outside the range that the log can still reconstruct."""
 
 
+class VersionCleanedUpError(VersionNotFoundError):
+    """The log files of a version were deleted by log cleanup after it was opened: open the table again."""
+
+
 class CorruptLogError(HeadwaterError):
     """A log file contradicts the protocol or cannot be decoded. The message names the file."""
 

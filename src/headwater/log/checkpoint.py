@@ -13,11 +13,12 @@ from urllib.parse import unquote
 
 import msgspec
 
-from headwater.errors import CorruptLogError
+from headwater.errors import CorruptLogError, ObjectNotFoundError, VersionCleanedUpError
 from headwater.log import names
 from headwater.log.actions import CheckpointLine, DomainMetadata, Metadata, Protocol, Sidecar, Txn
 from headwater.log.commit import CommitActions, decode_lines
 from headwater.log.replay import TableState, commit_files
+from headwater.log.segment import sort_listing
 from headwater.storage.base import ObjectMeta
 
 if TYPE_CHECKING:
@@ -118,7 +119,13 @@ class Checkpoint:
     @cached_property
     def _json(self) -> CommitActions:
         meta = self.files.files[0]
-        return CommitActions(self.version, self.version, meta.key, self.store.get(meta.key))
+        try:
+            data = self.store.get(meta.key)
+        except ObjectNotFoundError as error:
+            raise self._cleaned_up(error) or CorruptLogError(
+                f"{meta.key} does not exist, although the log has listed it: {error}"
+            ) from error
+        return CommitActions(self.version, self.version, meta.key, data)
 
     @cached_property
     def _json_lines(self) -> list[CheckpointLine]:
@@ -131,7 +138,23 @@ class Checkpoint:
     def _open(self, metas: Sequence[ObjectMeta]) -> list[ParquetObject]:
         from headwater.log.parquet import ParquetObject
 
-        return [ParquetObject(self.store, meta) for meta in metas]
+        return [ParquetObject(self.store, meta, explain_missing=self._cleaned_up) for meta in metas]
+
+    def _cleaned_up(self, error: ObjectNotFoundError) -> VersionCleanedUpError | None:
+        """The error for a file that is gone because the log was cleaned up since the checkpoint was found.
+
+        None if that is not the reason: the checkpoint itself is still there, or no newer one that stands for it.
+        """
+        if all(_exists(self.store, meta.key) for meta in self.files.files):
+            return None
+        newer = sort_listing(self.store.list_from(names.LOG_DIR)).checkpoints
+        if max(newer, default=-1) <= self.version:
+            return None
+        return VersionCleanedUpError(
+            f"{self.store.uri}: this version was opened from the checkpoint of version {self.version}, and the log has "
+            f"been cleaned up since then ({error}). Versions before {min(newer)} are no longer available; open the "
+            "table again. To keep old versions for longer, set delta.logRetentionDuration."
+        )
 
     def _of(self, type_: type[_Action], column: str, leaf: str) -> list[_Action]:
         """All actions of one kind, from the row groups that may hold any."""
@@ -209,6 +232,14 @@ class Checkpoint:
         if self._is_json:
             return bool(self._json_files)
         return any(part.has_values(leaf) for part in self._parts for leaf in ("add.path", "remove.path"))
+
+
+def _exists(store: ObjectStore, key: str) -> bool:
+    try:
+        store.head(key)
+    except ObjectNotFoundError:
+        return False
+    return True
 
 
 def _rows(type_: type[_Action], batch: pa.RecordBatch, column: str, leaf: str, key: str) -> list[_Action]:

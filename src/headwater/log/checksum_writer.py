@@ -1,7 +1,7 @@
 """Writing the version checksum after a commit (spec: "Version Checksum File").
 
-Each checksum follows from the one before and the files that the commits since then touch, so an append costs the same in
-a table of ten files and of a million; other files are looked up in the state before, as commits of others may add a
+Each checksum follows from the one before and the files that the commits since then touch, so an append costs the same
+in a table of ten files and of a million; other files are looked up in the state before, as commits of others may add a
 file that is live or remove one that is not. Only when nothing before is known are all live files counted. An existing
 checksum is never overwritten.
 """

@@ -2,11 +2,12 @@
 
 Commits are kept for `delta.logRetentionDuration` (30 days), counted to midnight UTC. The newest checkpoint that is not
 newer than the newest commit before that stays, with everything after it; what is older goes. A checkpoint that cannot
-be read covers nothing: then nothing is deleted.
+be read covers nothing: then nothing is deleted. Temporary files that killed writers left behind go after a day.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from headwater.errors import ObjectNotFoundError
@@ -17,11 +18,17 @@ from headwater.log.segment import sort_listing
 from headwater.log.timeline import first_in_commit_version, in_commit_timestamp, newest_commit_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
+    from headwater.log.context import LogContext
     from headwater.log.segment import LogListing
     from headwater.log.snapshot import Snapshot
     from headwater.storage.base import ObjectMeta
+
+_HADOOP_TEMPORARY = re.compile(
+    r"\.{1,2}(?:\d{20}\.[\w.-]+|_last_checkpoint)\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp(?:\.crc)?", re.ASCII
+)
+"""What Spark leaves in a log when it is killed before it renames it: nothing ever refers to it."""
 
 
 def clean_up(snapshot: Snapshot) -> list[str]:
@@ -43,7 +50,7 @@ def clean_up(snapshot: Snapshot) -> list[str]:
     cutoff_ms = cutoff_timestamp_ms(snapshot)
     if snapshot.base.cleaned_up_before_ms == cutoff_ms:
         return []
-    deleted: list[str] = []
+    deleted = delete_abandoned(snapshot.ctx, names.LOG_DIR, names.SIDECAR_DIR)
     if _may_have_older(snapshot, cutoff_ms):
         store = snapshot.ctx.store
         # Sidecars before checkpoints: a checkpoint that is written meanwhile has new ones.
@@ -59,6 +66,29 @@ def clean_up(snapshot: Snapshot) -> list[str]:
         deleted += orphans
     snapshot.base.cleaned_up_before_ms = cutoff_ms
     return deleted
+
+
+def delete_abandoned(ctx: LogContext, *directories: str) -> list[str]:
+    """Delete what writers left in some directories of a log that were killed while they wrote: files with our own
+    temporary names that are older than a day.
+
+    Only disks have any. Should the writer live after all, it finds its file gone and writes it again.
+
+    Returns:
+        The keys of the files that were deleted.
+    """
+    find: Callable[[str], list[ObjectMeta]] | None = getattr(ctx.store, "temporary_files", None)
+    if find is None:
+        return []
+    before_ms = abandoned_before_ms(ctx)
+    old = [meta.key for directory in directories for meta in find(directory) if meta.modified_ms < before_ms]
+    ctx.store.delete_many(old)
+    return old
+
+
+def abandoned_before_ms(ctx: LogContext) -> int:
+    """A temporary file that is older than this is nobody's any more."""
+    return ctx.clock_ms() - DAY_MS
 
 
 def cutoff_timestamp_ms(snapshot: Snapshot) -> int:
@@ -86,6 +116,7 @@ def _expired(snapshot: Snapshot, metas: list[ObjectMeta], cutoff_ms: int) -> lis
     if checkpoint is None:
         return []
     expired = [meta.key for meta in metas if _is_before(meta, checkpoint.version)]
+    expired += [meta.key for meta in metas if meta.modified_ms < cutoff_ms and _is_hadoop_temporary(meta)]
     if expired:
         _check_complete(Checkpoint(snapshot.ctx.store, checkpoint))
     return expired
@@ -96,6 +127,10 @@ def _is_before(meta: ObjectMeta, version: int) -> bool:
     if name is None:
         return False
     return name.version < version or (name.kind == "compacted" and name.version == version)
+
+
+def _is_hadoop_temporary(meta: ObjectMeta) -> bool:
+    return _HADOOP_TEMPORARY.fullmatch(meta.key.rpartition("/")[2]) is not None
 
 
 def _check_complete(checkpoint: Checkpoint) -> None:

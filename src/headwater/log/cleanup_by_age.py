@@ -1,16 +1,18 @@
 """Deleting log files of search tables that a checkpoint stands for (spec 002: "File Retention").
 
 A version file goes only if it is older than the retention, its version is before that of a checkpoint that can be read,
-and it is neither the current version nor version 0. Older checkpoints stay for a while beside the newest.
+and it is neither the current version nor version 0. Older checkpoints stay for a while beside the newest. Temporary
+files of killed writers go after a day.
 """
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from headwater.errors import CorruptLogError, LogCleanupError, StorageError
+from headwater.log.cleanup import delete_abandoned
 from headwater.log.json_checkpoint import read_json_checkpoint
 from headwater.log.segment import list_log
 
@@ -48,7 +50,9 @@ def clean_up_by_age(snapshot: Snapshot) -> CleanedUp:
     if settings.cleanup_dry_run:
         _LOG.info("%s: cleanup would delete %d log files: %s", snapshot.uri, len(expired), ", ".join(expired))
         return CleanedUp(tuple(expired), dry_run=True)
-    return _deleted(snapshot, expired, settings)
+    abandoned = delete_abandoned(snapshot.ctx, snapshot.ctx.format.directory)
+    done = _deleted(snapshot, expired, settings)
+    return replace(done, deleted=(*done.deleted, *abandoned))
 
 
 def _expired(snapshot: Snapshot, listing: LogListing, settings: LogSettings) -> list[str]:

@@ -14,6 +14,7 @@ from headwater.errors import (
     MissingCommitError,
     ObjectNotFoundError,
     UnsupportedProtocolError,
+    VersionCleanedUpError,
 )
 from headwater.log.base_files import BaseFiles
 from headwater.log.checkpoint import Checkpoint
@@ -60,7 +61,7 @@ def open_snapshot(
         base = BaseFiles(None if segment.checkpoint is None else Checkpoint(ctx.store, segment.checkpoint))
         try:
             return snapshot_of(ctx, segment, base, commits)
-        except CorruptLogError as error:
+        except (CorruptLogError, VersionCleanedUpError) as error:
             # Log cleanup may have deleted the checkpoint since it was listed: then there is a newer one.
             if attempts_left == 0 or not isinstance(error.__cause__, ObjectNotFoundError):
                 raise

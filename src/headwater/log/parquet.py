@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from headwater.errors import CorruptLogError, ObjectNotFoundError
+from headwater.errors import CorruptLogError, HeadwaterError, ObjectNotFoundError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from headwater.storage.base import ObjectMeta, ObjectStore
 
@@ -65,16 +65,25 @@ class _RangeReader(io.RawIOBase):
 class ParquetObject:
     """One Parquet file of the log: its footer is read on first use, columns on demand."""
 
-    def __init__(self, store: ObjectStore, meta: ObjectMeta, *, small_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        meta: ObjectMeta,
+        *,
+        small_bytes: int = 0,
+        explain_missing: Callable[[ObjectNotFoundError], HeadwaterError | None] | None = None,
+    ) -> None:
         """Look at a file; nothing is read yet.
 
         Args:
             store: where it is.
             meta: which one.
             small_bytes: up to this size the file is read whole: for those who want most of its columns.
+            explain_missing: what to raise if the file is not there, where that is no damage.
         """
         self.store = store
         self.meta = meta
+        self._explain_missing = explain_missing
         self._is_small = meta.size_bytes <= small_bytes
         self._readers = local()
 
@@ -263,6 +272,9 @@ class ParquetObject:
         try:
             yield
         except ObjectNotFoundError as error:
+            explained = None if self._explain_missing is None else self._explain_missing(error)
+            if explained is not None:
+                raise explained from error
             raise CorruptLogError(f"{self.meta.key} does not exist, although the log names it: {error}") from error
         except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError, OverflowError) as error:
             raise CorruptLogError(f"{self.meta.key} cannot be read as Parquet: {error}") from error

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -53,6 +53,8 @@ class Tree:
     """The prefixes of the directories that were looked into, the root's (an empty text) included."""
     closed: tuple[str, ...]
     """The prefixes of those that were not; what is below them is not known."""
+    temporary: pa.Table = field(default_factory=TREE_SCHEMA.empty_table)
+    """What writers left behind that were killed, or are just writing."""
 
 
 def list_tree(store: ObjectStore, enters: Callable[[str], bool], seen: Callable[[int], None] | None = None) -> Tree:
@@ -72,6 +74,7 @@ def list_tree(store: ObjectStore, enters: Callable[[str], bool], seen: Callable[
     tables: list[pa.Table] = []
     directories: list[str] = []
     closed: list[str] = []
+    temporary: list[ObjectMeta] = []
     with ThreadPoolExecutor(parallel, "headwater-listing") as pool:
         waiting: dict[Future[Directory], str] = {pool.submit(store.list_directory, ""): ""}
         try:
@@ -81,6 +84,7 @@ def list_tree(store: ObjectStore, enters: Callable[[str], bool], seen: Callable[
                     directories.append(waiting.pop(future))
                     found = future.result()
                     tables.append(columns_of(found.objects))
+                    temporary += found.temporary
                     if seen is not None:
                         seen(len(found.objects))
                     entered = {d for d in found.directories if enters(d)}
@@ -88,7 +92,8 @@ def list_tree(store: ObjectStore, enters: Callable[[str], bool], seen: Callable[
                     waiting |= {pool.submit(store.list_directory, d): d for d in entered}
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-    return Tree(pa.concat_tables(tables), tuple(sorted(directories)), tuple(sorted(closed)))
+    objects = pa.concat_tables(tables)
+    return Tree(objects, tuple(sorted(directories)), tuple(sorted(closed)), columns_of(temporary))
 
 
 def columns_of(metas: Sequence[ObjectMeta]) -> pa.Table:

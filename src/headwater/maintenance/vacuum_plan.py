@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.errors import InvalidCommitError, ObjectNotFoundError
+from headwater.log.cleanup import abandoned_before_ms
 from headwater.log.file_chunks import REMOVE_COLUMNS, MemoryChunk
 from headwater.log.segment import list_log
 from headwater.log.timeline import newest_commit_at
@@ -56,7 +57,7 @@ class VacuumPlan:
     objects: pa.Table
     """Columns `key` (bytes) and `size_bytes`."""
     companions: pa.Array
-    """Keys of Hadoop's checksum files that go with them."""
+    """Keys of Hadoop's checksum files that go with them, and of what killed writers left behind."""
     directories: tuple[str, ...] = ()
     """Prefixes of directories that are empty then, the deepest first; only on disks."""
     directory_count: int = 0
@@ -93,6 +94,7 @@ def plan_full(snapshot: Snapshot, cutoff_ms: int, progress: Progress, inventory:
     doomed = needed.unneeded(tree.objects.filter(pc.and_(shown, old)))
     doomed = _own(snapshot, doomed, None if inventory is not None else tree.closed)
     companions = needed.unneeded(_companions(tree.objects, doomed.column("key"))).column("key").combine_chunks()
+    companions = pa.concat_arrays([companions, _abandoned(snapshot, tree, cutoff_ms)])
     gone = pa.chunked_array([*doomed.column("key").chunks, companions], pa.binary()).combine_chunks()
     left = keys.filter(pc.invert(pc.is_in(keys, value_set=gone)))
     splits = doomed_splits(snapshot, cutoff_ms, tree, is_inventory=inventory is not None)
@@ -191,6 +193,12 @@ def _companions(objects: pa.Table, doomed: pa.ChunkedArray) -> pa.Table:
     checksums = objects.filter(pc.match_substring_regex(objects.column("key"), _CHECKSUM_FILE))
     owners = pc.replace_substring_regex(checksums.column("key"), pattern=_CHECKSUM_FILE, replacement=r"\1\2")
     return checksums.filter(pc.is_in(owners, value_set=doomed.combine_chunks()))
+
+
+def _abandoned(snapshot: Snapshot, tree: Tree, cutoff_ms: int) -> pa.Array:
+    """Temporary files of writers that were killed: never those of the last day, whatever the retention is."""
+    old = pc.less(tree.temporary.column("modified_ms"), min(cutoff_ms, abandoned_before_ms(snapshot.ctx)))
+    return tree.temporary.column("key").filter(old).combine_chunks()
 
 
 def _emptied(snapshot: Snapshot, tree: Tree, left: pa.ChunkedArray, cutoff_ms: int) -> tuple[str, ...]:

@@ -27,6 +27,8 @@ class Directory(NamedTuple):
     objects: list[ObjectMeta]
     directories: list[str]
     """Their prefixes, each with a `/` at its end."""
+    temporary: tuple[ObjectMeta, ...] = ()
+    """What writers are writing right now, or were when they were killed: no objects, and listed nowhere else."""
 
 
 @runtime_checkable

@@ -10,12 +10,14 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import sys
 from typing import Final
 
 RESERVED_PREFIX: Final = ".headwater-"
 """Names that start so are ours (temporary files, the lock): never listed, never written as objects."""
 
+_TEMPORARY_NAME: Final = re.compile(r"\.headwater-[0-9a-f]{24}\.tmp")
 _LOCK_NAME: Final = f"{RESERVED_PREFIX}lock"
 _NO_LINK: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
 _NO_DIRECTORY_SYNC: Final = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP})
@@ -86,7 +88,7 @@ def stage(directory: str, data: bytes) -> str:
     """Write `data` to a new temporary file in `directory` and flush it; the file's path.
 
     Nothing is left behind when writing fails. A writer that is killed leaves its temporary file: it has a
-    reserved name that is never reused, so it is in nobody's way.
+    reserved name that is never reused, so it is in nobody's way until a cleanup finds it old.
     """
     temporary = f"{directory}/{RESERVED_PREFIX}{os.urandom(12).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -142,6 +144,15 @@ def _rename_if_absent(temporary: str, path: str) -> None:
         os.rename(temporary, path)
     finally:
         os.close(lock)
+
+
+def is_temporary(name: str) -> bool:
+    """Whether a file has the name that `stage` gives.
+
+    >>> is_temporary(".headwater-0123456789abcdef01234567.tmp"), is_temporary(".headwater-lock")
+    (True, False)
+    """
+    return _TEMPORARY_NAME.fullmatch(name) is not None
 
 
 def discard(temporary: str) -> None:

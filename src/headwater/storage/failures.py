@@ -23,7 +23,7 @@ from headwater.errors import (
 
 _NOT_FOUND: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
-_NOTHING_DONE: Final = _NOT_FOUND | {
+_NOTHING_DONE: Final = (_NOT_FOUND - {errno.ENOENT}) | {
     *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
     *(errno.EEXIST, errno.EMFILE, errno.ENFILE),
 }

@@ -25,6 +25,7 @@ from headwater.storage.durable import (
     RESERVED_PREFIX,
     anchor,
     discard,
+    is_temporary,
     publish_if_absent,
     stage,
     sync_directory,
@@ -129,12 +130,21 @@ class LocalStore:
         """The files in the directory `prefix` and the directories below it. Links are treated as in `list_from`."""
         objects: list[ObjectMeta] = []
         directories: list[str] = []
-        for entry in self._entries(check_prefix(prefix)):
-            if entry.is_dir(follow_symlinks=False):
+        temporary: list[ObjectMeta] = []
+        for entry in self._all_entries(check_prefix(prefix)):
+            if entry.name.startswith(RESERVED_PREFIX):
+                if is_temporary(entry.name) and (status := _status(entry)) is not None:
+                    temporary.append(_meta(prefix + entry.name, status))
+            elif entry.is_dir(follow_symlinks=False):
                 directories.append(f"{prefix}{entry.name}/")
             elif (status := _status(entry)) is not None:
                 objects.append(_meta(prefix + entry.name, status))
-        return Directory(objects, directories)
+        return Directory(objects, directories, tuple(temporary))
+
+    def temporary_files(self, prefix: str) -> list[ObjectMeta]:
+        """The files in a directory that writers are writing right now, or were when they were killed."""
+        names = [entry for entry in self._all_entries(check_prefix(prefix)) if is_temporary(entry.name)]
+        return [_meta(prefix + entry.name, status) for entry in names if (status := _status(entry)) is not None]
 
     # --- writing --------------------------------------------------------------------------------------
 
@@ -259,10 +269,13 @@ class LocalStore:
 
     def _entries(self, directory: str) -> list[os.DirEntry[str]]:
         """What is in a directory, without our temporary files; nothing if it does not exist."""
+        return [entry for entry in self._all_entries(directory) if not entry.name.startswith(RESERVED_PREFIX)]
+
+    def _all_entries(self, directory: str) -> list[os.DirEntry[str]]:
         path = self._base + directory
         try:
             with os.scandir(path) as entries:
-                return [entry for entry in entries if not entry.name.startswith(RESERVED_PREFIX)]
+                return list(entries)
         except OSError as error:
             mapped = from_os_error(error, "list", path)
             if isinstance(mapped, ObjectNotFoundError):

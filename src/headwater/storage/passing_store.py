@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from headwater.storage.base import ObjectMeta, ObjectStore
 
@@ -40,6 +40,11 @@ class PassingStore:
     def list_from(self, prefix: str, start_after: str = "", *, recursive: bool = False) -> list[ObjectMeta]:
         """As `ObjectStore.list_from`."""
         return self._inner.list_from(prefix, start_after, recursive=recursive)
+
+    def temporary_files(self, prefix: str) -> list[ObjectMeta]:
+        """As `LocalStore.temporary_files`; none where the store behind has no such thing."""
+        ask: Callable[[str], list[ObjectMeta]] | None = getattr(self._inner, "temporary_files", None)
+        return [] if ask is None else ask(prefix)
 
     def put(self, key: str, data: bytes) -> None:
         """As `ObjectStore.put`."""
