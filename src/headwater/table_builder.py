@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.alterations.creation import Creation, Wanted, create
 from headwater.alterations.declared_columns import column_fields, column_type
 from headwater.errors import InvalidCommitError
-from headwater.features.activation import GENERATION_KEY
+from headwater.features.activation import DEFAULT_KEY, GENERATION_KEY
 from headwater.features.column_names import column_path
 from headwater.features.identity_columns import ALLOW_EXPLICIT_INSERT, START, STEP
 from headwater.identity_generator import IdentityGenerator
@@ -203,7 +203,7 @@ class DeltaTableBuilder:
             >>> rivers.toDF().count()
             0
         """
-        from headwater.spark.expression_checks import check_generated_columns
+        from headwater.spark.expression_checks import check_constraints, check_default, check_generated_columns
         from headwater.spark.session import spark
 
         if self._location is None:
@@ -212,6 +212,10 @@ class DeltaTableBuilder:
         session = self._spark or spark()
         if any(GENERATION_KEY in field.metadata for field in schema.fields):
             check_generated_columns(session, schema)
+        for field in schema.fields:
+            if DEFAULT_KEY in field.metadata:
+                check_default(session, field, str(field.metadata[DEFAULT_KEY]))
+        check_constraints(session, schema, self._properties)
         wanted = Wanted(
             schema, self._partition_columns, self._clustering_columns, dict(self._properties), self._comment
         )

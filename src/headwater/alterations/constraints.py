@@ -6,12 +6,12 @@ that come in meanwhile make the commit fail.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from headwater.alterations.commits import commit_metadata, with_configuration
 from headwater.errors import InvalidCommitError
 from headwater.features.activation import CONSTRAINT_PREFIX
+from headwater.features.properties import CONSTRAINT_NAME
 from headwater.log.draft import Operation
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from headwater.log.snapshot import Snapshot
     from headwater.log.transaction import Committed
-
-_NAME = re.compile(r"\w[\w.-]*")
 
 
 def add_constraint(snapshot: Snapshot, name: str, expression: str, check_rows: Callable[[str, str], None]) -> Committed:
@@ -37,7 +35,7 @@ def add_constraint(snapshot: Snapshot, name: str, expression: str, check_rows: C
         ConstraintViolationError: a row does not fulfil it.
         ConcurrentAppendException: rows were added meanwhile.
     """
-    if not _NAME.fullmatch(name):
+    if not CONSTRAINT_NAME.fullmatch(name):
         raise InvalidCommitError(f"{name!r} cannot be the name of a constraint: use letters, digits and underscores.")
     existing = _find(snapshot, name)
     if existing is not None:

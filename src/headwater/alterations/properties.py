@@ -9,8 +9,8 @@ import msgspec
 from headwater.alterations.commits import commit_metadata, with_configuration
 from headwater.alterations.row_tracking import backfill
 from headwater.errors import InvalidTablePropertyError
-from headwater.features.activation import CONSTRAINT_PREFIX, is_active
-from headwater.features.properties import INTERNAL, checked_property, proper_name
+from headwater.features.activation import is_active
+from headwater.features.properties import INTERNAL, check_no_constraint, checked_property, proper_name
 from headwater.log.draft import Operation
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def set_properties(snapshot: Snapshot, properties: Mapping[str, str]) -> Committ
     if not properties:
         raise InvalidTablePropertyError("there are no properties to set: give at least one.")
     for name in properties:
-        _check_no_constraint(name, "add", "addConstraint")
+        check_no_constraint(name, "add it with addConstraint")
     wanted = dict(checked_property(name, value) for name, value in properties.items() if name != COMMENT)
     if wanted.get(_ROW_TRACKING) == "true" and not is_active("rowTracking", snapshot.protocol, snapshot.metadata):
         snapshot = backfill(snapshot)
@@ -59,7 +59,7 @@ def unset_properties(snapshot: Snapshot, names: Iterable[str], *, if_exists: boo
     metadata = snapshot.metadata
     missing: list[str] = []
     for name in given:
-        _check_no_constraint(name, "drop", "dropConstraint")
+        check_no_constraint(name, "drop it with dropConstraint")
         key = name if name in configuration else proper_name(name)
         if key in INTERNAL:
             raise InvalidTablePropertyError(
@@ -76,8 +76,3 @@ def unset_properties(snapshot: Snapshot, names: Iterable[str], *, if_exists: boo
         )
     operation = Operation("UNSET TBLPROPERTIES", {"properties": given, "ifExists": if_exists})
     return commit_metadata(snapshot, with_configuration(metadata, configuration), operation)
-
-
-def _check_no_constraint(name: str, verb: str, method: str) -> None:
-    if name.lower().startswith(CONSTRAINT_PREFIX):
-        raise InvalidTablePropertyError(f"{name} is a constraint, not a property to set: {verb} it with {method}.")

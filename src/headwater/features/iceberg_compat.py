@@ -27,9 +27,12 @@ from headwater.log.schema import (
 from headwater.log.schema.lookup import dotted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from headwater.log.actions import Metadata, Protocol
     from headwater.log.draft import Attempt, Draft
     from headwater.log.schema import DataType
+    from headwater.log.snapshot import Snapshot
 
 _V2_TYPES = frozenset(
     {"byte", "short", "integer", "long", "float", "double", "string", "binary", "boolean"}
@@ -149,8 +152,29 @@ def _check_table_before(version: Compatibility, draft: Draft, attempt: Attempt, 
                 f"partitioned by {', '.join(after) or 'nothing'}."
             )
         return
-    if replaces_all_files(draft, attempt):
-        return
+    if not replaces_all_files(draft, attempt):
+        check_files_before(version, snapshot, after, schema, {canonical(remove.path) for remove in draft.removes})
+
+
+def check_files_before(
+    version: Compatibility,
+    snapshot: Snapshot,
+    after: Sequence[str],
+    schema: StructType,
+    removed: set[str] | None = None,
+) -> None:
+    """Raise unless the files of a table without a version of compatibility can go on being part of one that has it.
+
+    Args:
+        version: what is enabled.
+        snapshot: the table with the files: the same one before the change, or the source of a clone.
+        after: the partition columns of the table that has it.
+        schema: its schema.
+        removed: canonical paths of files that do not stay.
+
+    Raises:
+        InvalidCommitError: they were not written as they must be.
+    """
     if after and not must_materialize_partition_columns(snapshot.protocol, snapshot.metadata):
         raise InvalidCommitError(
             f"{version.feature} cannot be enabled: the data files that are there do not hold their partition columns. "
@@ -161,6 +185,6 @@ def _check_table_before(version: Compatibility, draft: Draft, attempt: Attempt, 
             f"{version.feature} cannot be enabled: the data files that are there have no ids for array elements, map "
             "keys and map values. Overwrite the table with the property set, or write a new one."
         )
-    path = live_file_without_statistics(snapshot, (), {canonical(remove.path) for remove in draft.removes})
+    path = live_file_without_statistics(snapshot, (), removed or set())
     if path is not None:
         raise InvalidCommitError(f"{version.feature} cannot be enabled: the file {path!r} has no numRecords.")

@@ -6,6 +6,7 @@ are accepted in any case and kept in the proper one. Properties of users' own st
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -29,6 +30,8 @@ ROW_COMMIT_VERSION_COLUMN = "delta.rowTracking.materializedRowCommitVersionColum
 ENABLEMENT_VERSION = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP = "delta.inCommitTimestampEnablementTimestamp"
 STATS_COLUMNS = "delta.dataSkippingStatsColumns"
+CONSTRAINT_NAME = re.compile(r"\w[\w.-]*")
+"""What a constraint may be called."""
 
 _Check = Callable[[str], str]
 """Gives a value as it is stored, or raises `ValueError` with what it should be."""
@@ -223,6 +226,20 @@ def checked_property(name: str, value: str) -> tuple[str, str]:
         raise InvalidTablePropertyError(f"the table property {name} cannot be {value!r}: {error}.") from error
 
 
+def check_no_constraint(name: str, advice: str) -> None:
+    """Raise if a property is a CHECK constraint: rows that are there must be looked at before it can be one.
+
+    Args:
+        name: of the property, in any case.
+        advice: what to do instead.
+
+    Raises:
+        InvalidTablePropertyError: it is.
+    """
+    if name.lower().startswith(CONSTRAINT_PREFIX):
+        raise InvalidTablePropertyError(f"{name} is a constraint, not a property to set: {advice}.")
+
+
 def checked_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], ProtocolWishes]:
     """The properties as they are kept, and what they ask of the protocol.
 
@@ -240,7 +257,20 @@ def checked_properties(properties: Mapping[str, str]) -> tuple[dict[str, str], P
             features.append(name.removeprefix(FEATURE_PREFIX))
         elif name != IGNORE_PROTOCOL_DEFAULTS:  # there are no defaults of a session here
             kept[name] = value
+    _check_constraint_names(kept)
     return kept, ProtocolWishes(tuple(features), versions[MIN_READER_VERSION], versions[MIN_WRITER_VERSION])
+
+
+def _check_constraint_names(properties: Mapping[str, str]) -> None:
+    """Constraints are found by name in any case, so no two may differ in case alone."""
+    seen: set[str] = set()
+    for key in properties:
+        if key.startswith(CONSTRAINT_PREFIX):
+            name = key.removeprefix(CONSTRAINT_PREFIX)
+            if not CONSTRAINT_NAME.fullmatch(name) or name.lower() in seen:
+                reason = "another one has it" if name.lower() in seen else "use letters, digits and underscores"
+                raise InvalidTablePropertyError(f"{name!r} cannot be the name of a constraint: {reason}.")
+            seen.add(name.lower())
 
 
 def _suggestion(name: str) -> str:

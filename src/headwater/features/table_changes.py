@@ -29,7 +29,7 @@ from headwater.features.properties import (
 )
 from headwater.features.protocols import DEFAULT, NO_FEATURES, add_feature, at_least, with_features
 from headwater.features.row_tracking import materialized_column_names
-from headwater.features.table_shape import check_partition_columns
+from headwater.features.table_shape import check_new_types, check_partition_columns
 from headwater.features.type_widening import check_type_changes, with_type_changes, without_type_changes
 from headwater.log.actions import Metadata
 from headwater.log.context import new_id as unique_id
@@ -117,6 +117,7 @@ def new_table(
         created_time=created_ms,
     )
     _check(protocol, metadata, mapped, clustered=bool(cluster_by))
+    check_new_types(StructType(()), mapped)
     _check_stats_columns(configuration, mapped)
     domains = (
         (clustering.clustering_domain(mapped, cluster_by, mapping_mode(protocol, metadata)),) if cluster_by else ()
@@ -168,6 +169,7 @@ def changed_table(
     metadata = _with_schema(msgspec.structs.replace(metadata_after, configuration=configuration), after)
     clustered = clustering.clustering_columns(domains or {}) if cluster_by is None else cluster_by
     _check(new_protocol, metadata, after, clustered=bool(clustered))
+    check_new_types(before, after)
     if not replaces:
         check_type_changes(before, after, enabled=is_active("typeWidening", new_protocol, metadata))
     if configuration.get(STATS_COLUMNS) != metadata_before.configuration.get(STATS_COLUMNS):

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.errors import InvalidCommitError
+from headwater.errors import InvalidCommitError, SchemaError
 from headwater.features.activation import demanded_features, supported_features
 from headwater.features.drafts import replaces_all_files, schema_after
-from headwater.features.schema_walk import fields_by_path
+from headwater.features.schema_walk import all_types, fields_by_path
 from headwater.log.schema import ArrayType, MapType, StructType, mapping_mode
 from headwater.log.schema.lookup import dotted
-from headwater.log.schema.types import VARIANT, VOID
+from headwater.log.schema.types import VARIANT, VOID, PrimitiveType, UserDefinedType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from headwater.log.draft import Attempt, Draft
+    from headwater.log.schema import DataType
 
 _SHOWN = 5
+COLLATIONS_KEY = "__COLLATIONS"
+"""The key in the metadata of a field by which Spark says that strings in it have a collation."""
 
 
 def check_partition_columns(schema: StructType, columns: Sequence[str]) -> None:
@@ -38,6 +41,39 @@ def check_partition_columns(schema: StructType, columns: Sequence[str]) -> None:
         raise InvalidCommitError(
             "the table cannot be partitioned by all of its columns: files need one column at least."
         )
+
+
+def check_new_types(before: StructType, after: StructType) -> None:
+    """Raise unless the types of new columns are types that the protocol has, and that need no feature we cannot write.
+
+    Columns that are there already stay as they are: somebody else has put them there, and they can be read.
+
+    Raises:
+        SchemaError: a column has another type, such as an interval, or a collation.
+    """
+    known = dict(fields_by_path(before))
+    for path, field in fields_by_path(after):
+        old = known.get(path)
+        collation = field.metadata.get(COLLATIONS_KEY)
+        if collation is not None and (old is None or old.metadata.get(COLLATIONS_KEY) != collation):
+            raise SchemaError(
+                f"column {dotted(path)} has a collation ({collation}): tables with collations need the table feature "
+                f"collations, which Headwater does not write. Make it a plain string: {path[-1]} COLLATE UTF8_BINARY."
+            )
+        if old is not None and old.type == field.type:
+            continue
+        bad = next((type_ for type_ in all_types(field.type) if not _is_legal(type_)), None)
+        if bad is not None:
+            raise SchemaError(
+                f"column {dotted(path)} cannot be stored: the Delta protocol has no type {bad}. Cast it to one that it "
+                "has, such as a number or a string."
+            )
+
+
+def _is_legal(type_: DataType) -> bool:
+    if isinstance(type_, UserDefinedType):
+        return all(map(_is_legal, all_types(type_.sql_type)))
+    return not isinstance(type_, PrimitiveType) or type_.is_known
 
 
 def table_shape_rule(draft: Draft, attempt: Attempt) -> Draft:

@@ -18,7 +18,14 @@ from headwater.errors import InvalidCommitError, TableAlreadyExistsError, TableN
 from headwater.features import clustering
 from headwater.features.activation import is_active, supported_features
 from headwater.features.domain_metadata import SYSTEM_PREFIX
-from headwater.features.properties import MAX_COLUMN_ID, ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN, checked_properties
+from headwater.features.iceberg_compat import active_compatibility, check_files_before
+from headwater.features.properties import (
+    MAX_COLUMN_ID,
+    ROW_COMMIT_VERSION_COLUMN,
+    ROW_ID_COLUMN,
+    check_no_constraint,
+    checked_properties,
+)
 from headwater.features.protocols import add_feature, at_least, with_features
 from headwater.features.row_tracking import materialized_column_names
 from headwater.features.table_changes import TableDefinition, changed_table, set_table
@@ -78,7 +85,9 @@ def clone(
 
     Raises:
         TableAlreadyExistsError: there is a table at the target, and it may not be replaced.
-        InvalidCommitError: source and target are the same table, or there are files at the target that belong to none.
+        InvalidCommitError: source and target are the same table, there are files at the target that belong to none, or
+            the files of the source are not what the properties of the clone demand.
+        InvalidTablePropertyError: a property cannot be set.
         DeltaConcurrentModificationException: somebody else changed the target meanwhile.
     """
     if _is_one_place(source.uri, target.uri):
@@ -172,6 +181,9 @@ def _definition(
 ) -> TableDefinition:
     """The source's definition with other properties, under the target's own name and id."""
     own = None if before is None else before.metadata
+    for name, value in properties.items():
+        if source.metadata.configuration.get(name) != value:
+            check_no_constraint(name, "add it to the clone with addConstraint, which looks at the rows")
     configuration, wishes = checked_properties(properties)
     wanted = msgspec.structs.replace(
         source.metadata,
@@ -191,9 +203,17 @@ def _definition(
     if before is not None:
         protocol = with_features(before.protocol, sorted(supported_features(protocol)))
         protocol = at_least(protocol, source.protocol.min_reader_version, source.protocol.min_writer_version)
+    _check_compatibility(source, protocol, defined)
     configuration = _configuration(protocol, defined.metadata, before, target)
     metadata = msgspec.structs.replace(defined.metadata, configuration=configuration)
     return TableDefinition(protocol, metadata, tuple(_domains(source, before)))
+
+
+def _check_compatibility(source: Snapshot, protocol: Protocol, defined: TableDefinition) -> None:
+    """Raise if properties of the clone demand more of its files than those of the source were written for."""
+    version = active_compatibility(protocol, defined.metadata)
+    if version is not None and active_compatibility(source.protocol, source.metadata) is not version:
+        check_files_before(version, source, defined.metadata.partition_columns, defined.schema)
 
 
 def _configuration(

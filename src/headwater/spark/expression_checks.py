@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import ConstraintViolationError, FilterError, InvalidCommitError
-from headwater.features.activation import GENERATION_KEY
+from headwater.features.activation import CONSTRAINT_PREFIX, GENERATION_KEY
 from headwater.log.schema import ArrayType, MapType, StructField, StructType, strings_for_chars, transform_fields
 from headwater.log.schema.lookup import dotted
 from headwater.spark.constraints import mentioned_columns
@@ -21,7 +21,7 @@ from headwater.spark.quiet import quiet_analysis
 from headwater.spark.sql_words import RANDOM_FUNCTIONS, called_functions, words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -78,6 +78,17 @@ def check_condition(spark: SparkSession, schema: StructType, name: str, expressi
     found = _analyzed(spark, schema, expression, what)
     if str(found) != "boolean":
         raise InvalidCommitError(f"{what} must be a condition, but ({expression}) is of type {found}.")
+
+
+def check_constraints(spark: SparkSession, schema: StructType, properties: Mapping[str, str]) -> None:
+    """Raise unless every CHECK constraint among some properties is a condition on the rows of a table.
+
+    Raises:
+        InvalidCommitError: one is not.
+    """
+    for key, expression in properties.items():
+        if key.lower().startswith(CONSTRAINT_PREFIX):
+            check_condition(spark, schema, key[len(CONSTRAINT_PREFIX) :], expression)
 
 
 def check_default(spark: SparkSession, field: StructField, expression: str) -> None:

@@ -33,6 +33,7 @@ from headwater.spark.constraints import SqlRule
 from headwater.spark.data_writer import write_files
 from headwater.spark.dml.row_files import write_target
 from headwater.spark.evolution import as_data_schema
+from headwater.spark.expression_checks import check_constraints
 from headwater.spark.identity import with_marks
 from headwater.spark.overwrite import all_files, files_of_partitions, removals
 from headwater.spark.replace_where import Replacement, check_condition, inserted, replaced
@@ -125,6 +126,9 @@ class WriteAttempt:
             return None
         data = StructType.from_spark(self.df.schema)
         definition = planned_table(self.ctx, self.snapshot, as_data_schema(data), self.options)
+        if self.snapshot is None or definition.metadata != self.snapshot.metadata:
+            # Rows could not be checked by a constraint that makes no sense for the columns.
+            check_constraints(self.df.sparkSession, definition.schema, definition.metadata.configuration)
         rows = self._rows(data, definition)
         # Files of a table that does not exist yet lie in a place that nobody else uses.
         with claimed(self.ctx) if self.snapshot is None else nullcontext():
