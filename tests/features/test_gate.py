@@ -106,6 +106,15 @@ def test_each_known_feature_is_read_or_refused_as_the_registry_says(name: str) -
         assert FEATURES[name].reason in str(caught.value)
 
 
+@pytest.mark.parametrize("name", sorted(name for name, feature in FEATURES.items() if not feature.reads_log))
+@pytest.mark.parametrize("reader", [1, 2, 3])
+def test_what_readers_must_understand_counts_in_either_list(name: str, reader: int) -> None:
+    lopsided = protocol(reader, 7, ["deletionVectors"] if reader == 3 else None, ["deletionVectors", name])
+    with pytest.raises(UnsupportedProtocolError, match=name) as caught:
+        check_readable(lopsided, METADATA)
+    assert caught.value.features == (name,)
+
+
 @pytest.mark.parametrize("provider", ["parquet", "PARQUET"])
 def test_parquet_is_readable(provider: str) -> None:
     check_readable(protocol(1, 2), Metadata("id", "{}", format=Format(provider)))

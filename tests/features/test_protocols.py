@@ -57,6 +57,19 @@ def test_what_is_supported_already_changes_nothing() -> None:
     assert with_features(protocol, ["appendOnly", "changeDataFeed"]) is protocol
 
 
+def test_what_only_writers_are_told_of_is_told_to_readers_when_it_is_needed() -> None:
+    lopsided = Protocol(3, 7, ("deletionVectors",), ("deletionVectors", "columnMapping"))
+    assert with_features(lopsided, ["deletionVectors"]) is lopsided
+    assert with_features(lopsided, ["columnMapping"]) == Protocol(
+        3, 7, ("deletionVectors", "columnMapping"), ("deletionVectors", "columnMapping")
+    )
+    assert with_features(Protocol(1, 7, None, ("columnMapping",)), ["columnMapping"]) == Protocol(
+        2, 7, None, ("columnMapping",)
+    )
+    known_by_version = Protocol(2, 7, None, ("columnMapping",))
+    assert with_features(known_by_version, ["columnMapping"]) is known_by_version
+
+
 def test_moving_to_lists_assumes_that_every_implied_feature_was_used() -> None:
     # The spec's example: a table on (1, 4) may hold change data files, whatever its properties say now.
     after = with_features(Protocol(1, 4), ["deletionVectors"])

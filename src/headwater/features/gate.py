@@ -41,13 +41,29 @@ def check_readable(protocol: Protocol, metadata: Metadata) -> None:
                 f"the protocol action is not valid: it lists the readerFeatures {list(protocol.reader_features)}, "
                 f"which only reader version 3 does, but has reader version {version}."
             )
+        _check_read(protocol)
         return
     if protocol.min_writer_version != MAX_WRITER_VERSION or protocol.reader_features is None:
         raise CorruptLogError(
             "the protocol action is not valid: reader version 3 needs writer version 7 and a list of readerFeatures, "
             f"but it is {protocol.min_writer_version} and {protocol.reader_features}."
         )
-    missing = [name for name in protocol.reader_features if name not in FEATURES or not FEATURES[name].reads_log]
+    _check_read(protocol)
+
+
+def _check_read(protocol: Protocol) -> None:
+    """Raise if a reader must understand a feature that is unknown, or known and not supported.
+
+    What a known feature means for readers does not depend on the list that names it: a table that is managed by its
+    catalog is, even if only `writerFeatures` says so. Unknown names in that list are the business of writers.
+    """
+    readers = protocol.reader_features or ()
+    missing = [name for name in readers if name not in FEATURES or not FEATURES[name].reads_log]
+    missing += [
+        name
+        for name in protocol.writer_features or ()
+        if name in FEATURES and not FEATURES[name].reads_log and name not in readers
+    ]
     if missing:
         raise UnsupportedProtocolError(
             f"the table needs {_plural('reader feature', missing)} that Headwater does not support: "

@@ -43,7 +43,7 @@ def with_features(protocol: Protocol, wanted: Iterable[str], *, listed: bool = F
     >>> with_features(Protocol(1, 2), ["rowTracking"]).writer_features
     ('appendOnly', 'invariants', 'rowTracking', 'domainMetadata')
     """
-    have = supported_features(protocol)
+    have = supported_features(protocol) - _hidden_from_readers(protocol)
     new = [name for name in _with_required(wanted) if name not in have]
     if not new:
         return protocol
@@ -130,8 +130,15 @@ def without_feature(protocol: Protocol, name: str) -> Protocol:
     return _from_lists(1, rest)
 
 
+def _hidden_from_readers(protocol: Protocol) -> set[str]:
+    """Features that readers must understand and that only `writerFeatures` names, so that not all readers see them."""
+    shown = (*(protocol.reader_features or ()), *(["columnMapping"] if protocol.min_reader_version == 2 else ()))
+    listed = protocol.writer_features or ()
+    return {main_name(n) for n in listed if n in FEATURES and FEATURES[n].for_readers and n not in shown}
+
+
 def _listing(protocol: Protocol, new: Iterable[str]) -> Protocol:
-    return _from_lists(protocol.min_reader_version, [*_listed(protocol), *new])
+    return _from_lists(protocol.min_reader_version, list(dict.fromkeys((*_listed(protocol), *new))))
 
 
 def _from_lists(reader: int, listed: list[str]) -> Protocol:

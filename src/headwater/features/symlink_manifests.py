@@ -57,7 +57,7 @@ def symlink_manifest_rule(draft: Draft, attempt: Attempt) -> Draft:
 
 def file_with_vector(snapshot: Snapshot) -> str | None:
     """A live file that has a deletion vector, if there is one."""
-    if "deletionVectors" not in (snapshot.protocol.reader_features or ()):
+    if not snapshot.protocol.supports("deletionVectors"):
         return None
     files = snapshot.files(columns=["path", "deletionVector"])
     found = files.column("path").filter(files.column("deletionVector").is_valid())

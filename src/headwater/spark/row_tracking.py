@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterError, SchemaError
+from headwater.features.activation import is_active
 from headwater.spark.columns import quoted
 from headwater.spark.functions import functions
 
@@ -46,7 +47,7 @@ def materialized_columns(snapshot: Snapshot) -> dict[str, str | None]:
         SchemaError: the table has columns of its own with these names.
     """
     properties = snapshot.properties
-    if properties.get("delta.enableRowTracking", "false").lower() != "true":
+    if not is_active("rowTracking", snapshot.protocol, snapshot.metadata):
         raise RowTrackingDisabledError(
             f"row tracking is off in version {snapshot.version} of {snapshot.uri}: its rows have no ids. "
             "Set the table property delta.enableRowTracking to true, or read without row_tracking."

@@ -205,7 +205,7 @@ def _has_vectors(snapshot: Snapshot) -> bool:
     """Whether any live file has a deletion vector; a protocol without the feature cannot have one."""
     if isinstance(snapshot, NumberedPart) and snapshot.vectors:
         return True
-    if "deletionVectors" not in (snapshot.protocol.reader_features or ()):
+    if not snapshot.protocol.supports("deletionVectors"):
         return False
     vectors = snapshot.files(columns=["deletionVector"]).column("deletionVector")
     return bool(vectors.null_count < len(vectors))

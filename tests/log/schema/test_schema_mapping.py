@@ -205,7 +205,15 @@ def field_ids(field: pa.Field) -> list[object]:
         (Protocol(2, 5), None, "none"),
         (Protocol(2, 7, None, ("columnMapping",)), "name", "name"),
         (Protocol(3, 7, ("columnMapping",), ("columnMapping",)), "name", "name"),
+        # Real tables list the feature on one side only.
+        (Protocol(3, 7, ("deletionVectors",), ("deletionVectors", "columnMapping")), "name", "name"),
+        (Protocol(3, 7, ("columnMapping",), ()), "id", "id"),
+        (Protocol(1, 7, None, ("columnMapping",)), "name", "name"),
+        (Protocol(1, 5), "name", "name"),
+        (Protocol(1, 6), "id", "id"),
         (Protocol(3, 7, ("deletionVectors",), ("deletionVectors",)), "name", "none"),
+        (Protocol(1, 7, None, ("appendOnly",)), "name", "none"),
+        (Protocol(1, 4), "name", "none"),
         (Protocol(1, 2), "name", "none"),
     ],
 )

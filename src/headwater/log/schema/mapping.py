@@ -39,20 +39,23 @@ PARQUET_FIELD_ID_KEY = "parquet.field.id"
 """Where Spark's Parquet reader and writer look for a field's id."""
 PARQUET_NESTED_IDS_KEY = "parquet.field.nested.ids"
 
+_LEGACY_WRITER_VERSIONS = (5, 6)
+"""Those that imply the feature without listing it."""
 _MODES: dict[str, MappingMode] = {"none": "none", "name": "name", "id": "id"}
 _MAX_ID = 2**31 - 1
 
 
 def mapping_mode(protocol: Protocol, metadata: Metadata) -> MappingMode:
-    """The column mapping mode that readers must follow; the property counts only if the protocol supports it.
+    """Return the column mapping mode of a table; the property counts only if the protocol supports it.
+
+    Support on either side is enough. Real tables list the feature for writers alone, and their files have physical
+    names all the same: a reader that went by the names in the schema would find no column, and show nothing but nulls.
 
     Raises:
         SchemaError: the table property has a value that the spec does not know.
     """
-    supported = protocol.min_reader_version == 2 or (
-        protocol.min_reader_version >= 3 and FEATURE in (protocol.reader_features or ())
-    )
-    if not supported:
+    by_version = protocol.min_reader_version == 2 or protocol.min_writer_version in _LEGACY_WRITER_VERSIONS
+    if not by_version and not protocol.supports(FEATURE):
         return "none"
     return _checked(metadata.configuration.get(MODE_PROPERTY, "none").lower())
 
