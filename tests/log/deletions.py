@@ -17,8 +17,11 @@ from headwater.log.context import new_id
 from headwater.log.draft import Operation
 from headwater.log.row_changes import RowChange
 from headwater.log.transaction import Committed, Transaction
+from headwater.log.vector_writer import inline_vector, write_vectors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from headwater.log.context import LogContext
     from headwater.log.snapshot import Snapshot
     from headwater.storage import ObjectStore
@@ -77,3 +80,16 @@ def deleted_rows(snapshot: Snapshot) -> dict[str, list[int]]:
     files = snapshot.files(columns=["path", "deletionVector"]).to_pylist()
     vectors = [f["deletionVector"] and msgspec.convert(f["deletionVector"], DeletionVector) for f in files]
     return {f["path"]: list(rows) for f, rows in zip(files, read_rows(vectors, snapshot.ctx), strict=True)}
+
+
+def write_small_inline(max_bytes: int) -> Callable[..., list[DeletionVector]]:
+    """What other writers do: vectors up to a size stand in the log, others are in a file. For `row_changes`."""
+
+    def write(store: ObjectStore, bitmaps: Sequence[BitMap64], **options: Any) -> list[DeletionVector]:
+        found = [inline_vector(rows) for rows in bitmaps]
+        large = [number for number, vector in enumerate(found) if vector.size_in_bytes > max_bytes]
+        for number, vector in zip(large, write_vectors(store, [bitmaps[n] for n in large], **options), strict=True):
+            found[number] = vector
+        return found
+
+    return write

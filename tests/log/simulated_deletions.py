@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from unittest import mock
 
+from deletions import write_small_inline
 from simulated_files import add_of, removal_of
 from simulated_writers import PARTS, Table, Writer, every_row
 
-from headwater.log import vector_writer
+from headwater.log import row_changes
 from headwater.log.expressions import Constant
 from headwater.log.filter_sql import parse_filter
 from headwater.log.row_changes import RowChange
@@ -24,9 +25,9 @@ class DeletionTable(Table):
 
     def play(self) -> None:
         self.operations, self.writers = 22, self.chance.randint(2, 5)
-        # Vectors of so few rows would all be inline; in files there is more that can go wrong.
-        largest_bytes = self.chance.choice([0, 0, 36, vector_writer.MAX_INLINE_BYTES])
-        with mock.patch.object(vector_writer, "MAX_INLINE_BYTES", largest_bytes):
+        # Other writers put small vectors into the log; in files there is more that can go wrong.
+        largest_bytes = self.chance.choice([0, 0, 36, 256])
+        with mock.patch.object(row_changes, "write_vectors", write_small_inline(largest_bytes)):
             self.world.scheduler.run(
                 self.world.processes(self.writers, lambda store: DeletionWriter(self, store).live())
             )

@@ -26,7 +26,6 @@ from pyroaring import BitMap64
 
 from headwater.errors import CorruptLogError, InvalidCommitError, StorageError, UnsupportedProtocolError
 from headwater.features.context import table_context
-from headwater.log import vector_writer
 from headwater.log.actions import AddCdcFile, Metadata, Protocol
 from headwater.log.changed_files import wide_statistics
 from headwater.log.draft import Operation
@@ -69,7 +68,7 @@ def test_a_file_is_removed_and_added_again_without_the_rows() -> None:
         "tags": {"mine": "x"},
     }
     assert json.loads(added["stats"]) == {**json.loads(file.stats or ""), "numRecords": 10, "tightBounds": False}
-    assert (added["deletionVector"]["storageType"], added["deletionVector"]["cardinality"]) == ("i", 2)
+    assert (added["deletionVector"]["storageType"], added["deletionVector"]["cardinality"]) == ("u", 2)
     assert deleted_rows(committed.snapshot) == {"f": [2, 3], "g": []}
     assert open_snapshot(ctx).verify() == []
 
@@ -97,22 +96,20 @@ def test_a_file_without_rows_is_only_removed() -> None:
     assert committed.snapshot.verify() == []
 
 
-def test_large_vectors_of_a_commit_share_a_file() -> None:
+def test_the_vectors_of_a_commit_share_a_file() -> None:
     rows = range(0, 100_000, 7)
     store, ctx, snapshot = vector_table(add("f", rows=200_000), add("g", rows=200_000), add("h", rows=9))
     committed = delete(ctx, snapshot, deletes("f", *rows), deletes("g", *rows), deletes("h", 1))
     f, g, h = (added["deletionVector"] for added in actions(store, 1, "add"))
-    assert f["pathOrInlineDv"] == g["pathOrInlineDv"]
-    assert f["offset"] < g["offset"]
-    assert h["storageType"] == "i"
+    assert f["pathOrInlineDv"] == g["pathOrInlineDv"] == h["pathOrInlineDv"]
+    assert f["offset"] < g["offset"] < h["offset"]
     assert [key for key in store.objects if key.endswith(".bin")] == [
         key for key in store.objects if key.startswith("deletion_vector_")
     ]
     assert deleted_rows(committed.snapshot) == {"f": list(rows), "g": list(rows), "h": [1]}
 
 
-def test_names_of_vector_files_begin_with_chance_where_the_table_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_writer, "MAX_INLINE_BYTES", 0)
+def test_names_of_vector_files_begin_with_chance_where_the_table_wants_it() -> None:
     store, ctx, snapshot = vector_table(
         add("f"), **{"delta.randomizeFilePrefixes": "true", "delta.randomPrefixLength": "5"}
     )
@@ -299,7 +296,6 @@ def test_a_data_file_with_two_vectors_at_once_is_a_damaged_log() -> None:
 
 
 def test_vectors_that_cannot_be_written_leave_the_table_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_writer, "MAX_INLINE_BYTES", 0)
     store, ctx, snapshot = vector_table(add("f"))
 
     def full(key: str, data: bytes) -> None:
@@ -311,8 +307,7 @@ def test_vectors_that_cannot_be_written_leave_the_table_as_it_was(monkeypatch: p
     assert open_snapshot(ctx).version == 0
 
 
-def test_vectors_are_in_the_store_before_the_commit_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_writer, "MAX_INLINE_BYTES", 0)
+def test_vectors_are_in_the_store_before_the_commit_is() -> None:
     store, ctx, snapshot = vector_table(add("f"))
     delete(ctx, snapshot, deletes("f", 1))
     keys = [key for key in store.objects if key.endswith((".bin", f"{1:020d}.json"))]

@@ -16,7 +16,16 @@ from typing import Any
 import msgspec
 import pytest
 from commit_tables import add, commit_lines, removal
-from deletions import DELETE, delete, deleted_rows, deletes, vector_table, vector_table_in, vector_writer_of
+from deletions import (
+    DELETE,
+    delete,
+    deleted_rows,
+    deletes,
+    vector_table,
+    vector_table_in,
+    vector_writer_of,
+    write_small_inline,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyroaring import BitMap64
@@ -30,7 +39,7 @@ from headwater.errors import (
     MetadataChangedException,
 )
 from headwater.features.context import table_context
-from headwater.log import vector_writer
+from headwater.log import row_changes
 from headwater.log.draft import Operation
 from headwater.log.expressions import Constant
 from headwater.log.filter_sql import parse_filter
@@ -199,7 +208,7 @@ def run(steps: tuple[Step, ...], transaction: Transaction) -> Transaction:
 @pytest.mark.parametrize("inline", [True, False], ids=["inline", "file"])
 @pytest.mark.parametrize("given", CASES, ids=lambda c: c.name)
 def test_rule(given: Case, inline: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_writer, "MAX_INLINE_BYTES", 256 if inline else 0)
+    monkeypatch.setattr(row_changes, "write_vectors", write_small_inline(256 if inline else 0))
     store, ctx, read = vector_table(A, C)
     t = Transaction(ctx, read)
     t.add([B])
@@ -240,8 +249,7 @@ def test_what_a_later_version_says_of_the_file_is_kept() -> None:
     assert file["tags"] == {"x": "y"}
 
 
-def test_bytes_are_written_again_only_for_files_that_others_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_writer, "MAX_INLINE_BYTES", 0)
+def test_bytes_are_written_again_only_for_files_that_others_changed() -> None:
     store, ctx, read = vector_table(A, C, add("d"))
     challenger = run((rows("a", 1), rows("c", 1), rows("d", 1)), Transaction(vector_writer_of(store), read))
     last = run((rows("c", 2),), Transaction(ctx, read)).commit(DELETE)
@@ -265,7 +273,7 @@ def test_bytes_are_written_again_only_for_files_that_others_changed(monkeypatch:
 
 
 def test_the_last_of_many_knows_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_writer, "MAX_INLINE_BYTES", 40)
+    monkeypatch.setattr(row_changes, "write_vectors", write_small_inline(40))
     store, ctx, read = vector_table(add("f", rows=40))
     writers = [run((rows("f", n, n + 20),), Transaction(vector_writer_of(store), read)) for n in range(19)]
     for each in writers:
@@ -298,8 +306,7 @@ def test_vectors_that_were_disabled_meanwhile_are_not_written() -> None:
         challenger.commit(DELETE)
 
 
-def test_writers_who_share_a_file_on_a_disk_all_succeed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vector_writer, "MAX_INLINE_BYTES", 0)
+def test_writers_who_share_a_file_on_a_disk_all_succeed(tmp_path: Path) -> None:
     writers, each = 4, 8
     vector_table_in(table_context(tmp_path), add("f", rows=100))
     start = Barrier(writers)

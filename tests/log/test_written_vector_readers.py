@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from commit_tables import add
-from deletions import DELETE, delete, vector_table_in
+from deletions import DELETE, delete, vector_table_in, write_small_inline
 from deltalake import DeltaTable, QueryBuilder
 from pyroaring import BitMap64
 
 from headwater.features.context import table_context
-from headwater.log import vector_writer
+from headwater.log import row_changes
 from headwater.log.opening import open_snapshot
 from headwater.log.row_changes import RowChange
 from headwater.log.transaction import Transaction
@@ -73,8 +73,7 @@ def test_all_readers_see_the_rows_that_are_left(
     kind: str, tmp_path: Path, duck: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = {"small ones inline": 256, "all in files": 0, "all inline": 1 << 20}[kind]
-    monkeypatch.setattr(vector_writer, "MAX_INLINE_BYTES", limit)
-    monkeypatch.setattr(vector_writer, "MAX_INLINE_TOTAL_BYTES", 1 << 24)
+    monkeypatch.setattr(row_changes, "write_vectors", write_small_inline(limit))
     with_rows_deleted(tmp_path)
     left = {part: BitMap64(range(ROWS)) - rows for part, rows in DELETED.items()}
     expected = sorted((part, len(rows), sum(rows)) for part, rows in left.items() if rows)
