@@ -105,6 +105,18 @@ class SchemaMismatchError(SchemaError):
     """The columns or types of a DataFrame do not fit the table's; the message shows where, column by column."""
 
 
+class UnreadableDataFileError(HeadwaterError):
+    """A data file cannot be read, or does not hold what the table's schema says of it.
+
+    Attributes:
+        file: the path of the file, where it is known.
+    """
+
+    def __init__(self, message: str, file: str = "") -> None:
+        super().__init__(message)
+        self.file = file
+
+
 class FilterError(HeadwaterError, ValueError):
     """A filter text cannot be parsed."""
 

@@ -326,5 +326,5 @@ def test_a_file_without_ids_is_refused_in_id_mode(remote: SparkSession, tmp_path
         features=("columnMapping",),
     )
     table.append(ids(1))
-    with pytest.raises(hw.SchemaError, match="no field ids"):
+    with pytest.raises(hw.UnreadableDataFileError, match="no field ids"):
         read(remote, table.path)

@@ -2,6 +2,10 @@
 
 Every byte goes through `ObjectStore.get_range`, so any store (and any injected fault) serves; pyarrow merges the
 small ranges of a remote file by itself. Foreign errors become `CorruptLogError` naming the file.
+
+Types are those of Parquet's own schema. Arrow's writers add a schema of theirs (`ARROW:schema`), by which pyarrow would
+give views, dictionaries, large or fixed-size lists, durations and extensions: nobody else sees those, and many of
+Arrow's functions do not take them.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
 
 
 BATCH_ROWS = 16_384
+_ARROW_SCHEMA_KEY = b"ARROW:schema"
 _LOCAL_BUFFER_BYTES = 1 << 20
 """Column chunks are read piece by piece into memory that is used again; whole, each would need new memory."""
 
@@ -91,6 +96,8 @@ class ParquetObject:
     def _file(self) -> pq.ParquetFile:
         with self._named_errors():
             file = self._opened(None)
+            if _ARROW_SCHEMA_KEY in (file.metadata.metadata or {}):
+                file = self._opened(_without_arrow_schema(file.metadata))
             self._readers.files = {(): file}
             return file
 
@@ -106,6 +113,7 @@ class ParquetObject:
             buffer_size=0 if remote else _LOCAL_BUFFER_BYTES,
             coerce_int96_timestamp_unit="us",
             page_checksum_verification=True,
+            arrow_extensions_enabled=False,
         )
 
     @cached_property
@@ -278,3 +286,19 @@ class ParquetObject:
             raise CorruptLogError(f"{self.meta.key} does not exist, although the log names it: {error}") from error
         except (pa.ArrowException, OSError, ValueError, UnicodeDecodeError, OverflowError) as error:
             raise CorruptLogError(f"{self.meta.key} cannot be read as Parquet: {error}") from error
+
+
+def _without_arrow_schema(footer: pq.FileMetaData) -> pq.FileMetaData:
+    """Return a footer without the schema that Arrow's writers add to that of Parquet.
+
+    pyarrow has no option for it, so the key gets another name, which is as long as it was. Keys stand behind all that
+    a footer says of columns, whose bounds might contain the same words: the search begins at the end.
+    """
+    rebuilt, (serialized,) = footer.__reduce__()
+    data = bytearray(serialized)
+    key = bytes([len(_ARROW_SCHEMA_KEY)]) + _ARROW_SCHEMA_KEY
+    while _ARROW_SCHEMA_KEY in (footer.metadata or {}):
+        place = data.rindex(key)
+        data[place + 1 : place + len(key)] = _ARROW_SCHEMA_KEY.replace(b":", b"-")
+        footer = rebuilt(pa.py_buffer(bytes(data)))
+    return footer

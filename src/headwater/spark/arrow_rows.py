@@ -1,7 +1,9 @@
 """Rows of a data file in the table's own schema, by Arrow: names or ids resolved, missing columns null, types widened.
 
-This is what Spark's Parquet reader and our projection do on the main road, for files that Python reads. What cannot be
-done exactly raises by name: shredded variants, and dates of the old calendar.
+This is what Spark's Parquet reader and our projection do on the main road, for files that Python reads. The rules are
+Spark's own: whatever it refuses, or takes for something else than Arrow does, is not read here but raises by name, and
+so do shredded variants and dates of the old calendar. Those who can then ask Spark itself, so that a command which
+rewrites files has the rows of a scan, or fails as a scan does.
 """
 
 from __future__ import annotations
@@ -13,13 +15,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.errors import HeadwaterError
+from headwater.errors import UnreadableDataFileError
 from headwater.log.schema import (
     VARIANT,
     ArrayType,
     DataType,
+    DecimalType,
     MappingMode,
     MapType,
+    PrimitiveType,
     StructField,
     StructType,
     UserDefinedType,
@@ -27,9 +31,10 @@ from headwater.log.schema import (
     physical_name,
 )
 from headwater.log.schema.arrow import type_to_arrow
+from headwater.spark.columns import part_in_files
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
 _FIELD_ID = b"PARQUET:field_id"
 _SPARK_VERSION = b"org.apache.spark.version"
@@ -43,23 +48,129 @@ _GREGORIAN = {
     pa.timestamp("us", "UTC"): pa.scalar(-2_208_988_800_000_000, pa.int64()).cast(pa.timestamp("us", "UTC")),
 }
 """From 1582-10-15 on dates, and from 1900 on timestamps, are the same in the old calendar (and its old time zones)."""
+_SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
+_READ_AS = {
+    pa.int8(): _SMALL_INTEGERS,
+    pa.int16(): (*_SMALL_INTEGERS, pa.uint8()),
+    pa.int32(): (*_SMALL_INTEGERS, pa.uint8(), pa.uint16()),
+    pa.int64(): (*_SMALL_INTEGERS, pa.uint8(), pa.uint16(), pa.uint32()),
+    pa.float64(): (*_SMALL_INTEGERS, pa.float32()),
+    pa.timestamp("us"): (pa.date32(),),
+    pa.string(): (pa.binary(),),
+    pa.binary(): (pa.string(),),
+}
+"""What Spark reads as another type without a change of its value; it takes numbers for dates and the like as well."""
+_INTEGER_DIGITS = {**dict.fromkeys(_SMALL_INTEGERS, 10), pa.int64(): 20}
+"""The digits before the point that a decimal must have for Spark to read such integers as one."""
 
 
-class UnreadableInPythonError(HeadwaterError):
+class UnreadableInPythonError(UnreadableDataFileError):
     """A data file holds something that only Spark's own reader understands."""
 
 
-def find_column(field: StructField, held: Sequence[pa.Field], mode: MappingMode) -> pa.Field | None:
-    """The column of a file that holds a column of the table; None when the file has none.
+def find_columns(
+    fields: Iterable[StructField], schema: pa.Schema, mode: MappingMode, unmapped: Collection[str] = ()
+) -> dict[str, pa.Field | None]:
+    """Find the columns of a file that hold columns of the table.
 
-    Names that differ only in case are the same, as for Spark by default.
+    Args:
+        fields: the columns of the table.
+        schema: that of the file.
+        mode: how the table maps its columns.
+        unmapped: columns that have the same name in files, whatever the mode.
+
+    Returns:
+        Columns of the file by the name in the table; None for those that the file does not have.
+
+    Raises:
+        UnreadableInPythonError: columns cannot be told apart, or one has a type that contradicts the table's.
     """
+    held = list(schema)
+    found: dict[str, pa.Field | None] = {}
+    for field in fields:
+        own_mode: MappingMode = "none" if field.name in unmapped else mode
+        if own_mode == "id" and not has_field_ids(held):
+            raise UnreadableInPythonError(
+                "it has no field ids, and the table maps its columns by id: nobody can tell them"
+            )
+        source = _find_column(field, held, own_mode)
+        if source is not None:
+            _check_type(source.type, field.type, own_mode, field.name)
+        found[field.name] = source
+    return found
+
+
+def has_field_ids(held: Iterable[pa.Field]) -> bool:
+    """Whether any column of a file, at any depth, has a field id."""
+    return any(_FIELD_ID in (field.metadata or {}) or has_field_ids(_inner_fields(field.type)) for field in held)
+
+
+def _inner_fields(type_: pa.DataType) -> list[pa.Field]:
+    if pa.types.is_struct(type_):
+        return list(type_.fields)
+    if pa.types.is_map(type_):
+        return [type_.key_field, type_.item_field]
+    return [type_.value_field] if pa.types.is_list(type_) else []
+
+
+def _find_column(field: StructField, held: Sequence[pa.Field], mode: MappingMode) -> pa.Field | None:
+    """The column that holds one of the table. Names that differ only in case are the same, as for Spark by default."""
+    if part_in_files(field.type) is None:
+        return None
     if mode == "id":
         wanted = str(column_id(field)).encode()
-        return next((f for f in held if (f.metadata or {}).get(_FIELD_ID) == wanted), None)
-    name = physical_name(field) if mode == "name" else field.name
-    exact = next((f for f in held if f.name == name), None)
-    return exact or next((f for f in held if f.name.lower() == name.lower()), None)
+        found = [f for f in held if (f.metadata or {}).get(_FIELD_ID) == wanted]
+    else:
+        name = (physical_name(field) if mode == "name" else field.name).lower()
+        found = [f for f in held if f.name.lower() == name]
+    if len(found) > 1:
+        raise UnreadableInPythonError(
+            f"it has {len(found)} columns that may be {field.name}: {', '.join(f.name for f in found)}"
+        )
+    return found[0] if found else None
+
+
+def _check_type(held: pa.DataType, type_: DataType, mode: MappingMode, name: str) -> None:
+    """Raise unless Arrow surely reads a column as Spark does.
+
+    Raises:
+        UnreadableInPythonError: it may not, or Spark does not read it at all.
+    """
+    match type_:
+        case UserDefinedType(sql_type=stored):
+            return _check_type(held, stored, mode, name)
+        case StructType(fields=fields) if pa.types.is_struct(held):
+            for field in fields:
+                source = _find_column(field, held.fields, mode)
+                if source is not None:
+                    _check_type(source.type, field.type, mode, f"{name}.{field.name}")
+            return None
+        case ArrayType(element_type=element) if pa.types.is_list(held):
+            return _check_type(held.value_type, element, mode, f"{name}.element")
+        case MapType(key_type=key, value_type=value) if pa.types.is_map(held):
+            _check_type(held.key_type, key, mode, f"{name}.key")
+            return _check_type(held.item_type, value, mode, f"{name}.value")
+        case _ if type_ == VARIANT and pa.types.is_struct(held):
+            return None
+        case PrimitiveType() | DecimalType() if _reads_alike(held, type_to_arrow(type_)):
+            return None
+    raise UnreadableInPythonError(f"it holds column {name} as {held}, and the table has it as {type_}")
+
+
+def _reads_alike(held: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a value of a Parquet column means the same to Arrow as to Spark's Parquet reader."""
+    if held == wanted:
+        return True
+    if pa.types.is_decimal(wanted):
+        if pa.types.is_decimal128(held):
+            more_digits, more_decimals = wanted.precision - held.precision, wanted.scale - held.scale
+            return bool(0 <= more_decimals <= more_digits)
+        return held in _INTEGER_DIGITS and bool(wanted.precision - wanted.scale >= _INTEGER_DIGITS[held])
+    if pa.types.is_timestamp(wanted) and pa.types.is_timestamp(held):
+        return str(held.unit) in ("ms", "us")
+    if pa.types.is_fixed_size_binary(held):
+        return bool(wanted == pa.binary())
+    return held in _READ_AS.get(wanted, ())
 
 
 def conform(array: pa.Array, type_: DataType, mode: MappingMode) -> pa.Array:
@@ -75,8 +186,6 @@ def conform(array: pa.Array, type_: DataType, mode: MappingMode) -> pa.Array:
         case StructType():
             return _conform_struct(array, type_, mode)
         case ArrayType(element_type=element):
-            if pa.types.is_large_list(array.type):
-                array = array.cast(pa.list_(array.type.value_type))
             return _with_elements(array, target, conform(array.values, element, mode))
         case MapType(key_type=key, value_type=value):
             pair = [conform(array.keys, key, mode), conform(array.items, value, mode)]
@@ -91,11 +200,9 @@ def conform(array: pa.Array, type_: DataType, mode: MappingMode) -> pa.Array:
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
-    if pa.types.is_timestamp(array.type) and array.type.unit == "ns":
-        # Spark cuts what is finer than a microsecond off.
-        array = array.cast(pa.timestamp("us", array.type.tz), safe=False)
-    if pa.types.is_timestamp(target) and pa.types.is_timestamp(array.type) and array.type.tz != target.tz:
-        return array.cast(pa.int64()).cast(target) if array.type.unit == "us" else array.cast(target)
+    if pa.types.is_timestamp(target) and pa.types.is_timestamp(array.type):
+        # Spark counts from the same moment with and without a time zone.
+        return array.cast(pa.timestamp("us", array.type.tz)).cast(pa.int64()).cast(target)
     if pa.types.is_decimal(target) and pa.types.is_integer(array.type):
         return array.cast(pa.decimal128(38, target.scale)).cast(target)
     return array.cast(target)
@@ -105,7 +212,7 @@ def _conform_struct(array: pa.Array, type_: StructType, mode: MappingMode) -> pa
     held = list(array.type.fields)
     children = []
     for field in type_.fields:
-        source = find_column(field, held, mode)
+        source = _find_column(field, held, mode)
         if source is None:
             children.append(pa.nulls(len(array), row_type(field.type)))
         else:
@@ -131,15 +238,17 @@ def _with_elements(array: pa.Array, target: pa.DataType, elements: pa.Array) -> 
     return pa.Array.from_buffers(target, len(array), [validity, offsets], array.null_count, array.offset, [elements])
 
 
-def written_in_old_calendar(metadata: dict[bytes, bytes] | None) -> bool:
+def written_in_old_calendar(metadata: dict[bytes, bytes] | None, *, unmarked: bool = False) -> bool:
     """Whether a Spark that still counted by the old calendar may have written a file.
 
     Args:
         metadata: the key-value metadata of the file's footer.
+        unmarked: whether that is to be assumed of files that do not say which Spark wrote them.
     """
-    if not metadata:
-        return False
-    return any(key in metadata for key in _LEGACY_KEYS) or _is_old_spark(metadata.get(_SPARK_VERSION, b""))
+    noted = metadata or {}
+    if any(key in noted for key in _LEGACY_KEYS):
+        return True
+    return _is_old_spark(noted[_SPARK_VERSION]) if _SPARK_VERSION in noted else unmarked
 
 
 @lru_cache

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 from headwater.log.schema import StructType
-from headwater.spark.arrow_rows import UnreadableInPythonError, written_in_old_calendar
+from headwater.spark.arrow_rows import UnreadableInPythonError, find_columns, written_in_old_calendar
 from headwater.spark.changed_statistics import joined_statistics
 from headwater.spark.data_files import DataFiles
 from headwater.spark.file_places import open_places
@@ -28,7 +28,7 @@ from headwater.storage.failures import from_os_error
 from headwater.storage.local import LocalStore
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from headwater.log.parquet import ParquetObject
     from headwater.log.schema import MappingMode
@@ -120,13 +120,23 @@ class ColumnWriter:
         plans: from `plans_of_columns`: the columns in which they may differ.
         mode: how the table maps its columns.
         task: the number of the task.
+        unmarked_is_old: whether files that do not say which Spark wrote them may have dates of the old calendar.
     """
 
-    def __init__(self, plan: FilePlan, plans: Sequence[FilePlan], mode: MappingMode, task: int) -> None:
+    def __init__(
+        self,
+        plan: FilePlan,
+        plans: Sequence[FilePlan],
+        mode: MappingMode,
+        task: int,
+        *,
+        unmarked_is_old: bool = False,
+    ) -> None:
         self._plan = plan
         self._plans = plans
         self._mode = mode
         self._task = task
+        self._unmarked_is_old = unmarked_is_old
         self._files = DataFiles(self._plan.uri, self._plan.storage_options)
         self._places = open_places(self._plan.uri, self._plan.storage_options)
         self._written: list[str] = []
@@ -148,13 +158,18 @@ class ColumnWriter:
         if not isinstance(store, LocalStore):
             raise UnreadableInPythonError(f"{old.uri} is not on a disk")
         file = self._files.open(old.uri, old.size_bytes)
-        if written_in_old_calendar(file.metadata.metadata):
+        if written_in_old_calendar(file.metadata.metadata, unmarked=self._unmarked_is_old):
             raise UnreadableInPythonError(f"{old.uri} may have dates in the old calendar, which new ones cannot join")
+        try:
+            # All columns, also those that are taken over as bytes: a file that a scan refuses is not rewritten.
+            sources = find_columns(self._plan.schema.fields, file.schema, self._mode)
+        except UnreadableInPythonError as error:
+            raise UnreadableInPythonError(f"while reading file {old.uri}: {error}") from error
         with ExitStack() as stack:
             changed = {
                 plan.file_schema.names[0]: column
                 for plan in self._plans
-                if (column := self._column(plan, file, rows, values, stack)) is not None
+                if (column := self._column(plan, file, sources, rows, values, stack)) is not None
             }
             if not changed:
                 return None
@@ -187,11 +202,17 @@ class ColumnWriter:
         return WrittenFile(key, old.partition_values, stored.size_bytes, stored.modified_ms, None)
 
     def _column(
-        self, plan: FilePlan, file: ParquetObject, rows: Positions, values: pa.RecordBatch, stack: ExitStack
+        self,
+        plan: FilePlan,
+        file: ParquetObject,
+        sources: Mapping[str, pa.Field | None],
+        rows: Positions,
+        values: pa.RecordBatch,
+        stack: ExitStack,
     ) -> _NewColumn | None:
         """A column with the new values, valid in the context; None if they are those that it has."""
-        old = OldColumn(plan, file, self._mode, rows, values)
         name = plan.schema.fields[0].name
+        old = OldColumn(plan, file, sources[name], self._mode, rows, values)
         # What differed in the last file will differ in this one: then it need not be decoded twice.
         is_expected = name in self._differing
         is_changed = not is_expected and old.differs()

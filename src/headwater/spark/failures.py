@@ -1,8 +1,8 @@
 """Errors of Spark in our own words, mapped once, where PySpark turns Java exceptions into Python's.
 
 A scan runs when the user calls an action, long after our code has returned, so the place to map is PySpark's
-own conversion. Two kinds are ours: a data file that is gone, and what our file index raised while a query was
-planned.
+own conversion. Three kinds are ours: a data file that is gone, one that Spark cannot read as the table's schema says,
+and what our file index raised while a query was planned.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from headwater.errors import HeadwaterError, StorageError
+from headwater.errors import HeadwaterError, StorageError, UnreadableDataFileError
 from headwater.spark.worker_errors import from_traceback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _MISSING_FILE = re.compile(r"reading file (\S.*?)\. File does not exist")
+_UNREAD_FILE = re.compile(
+    r"\[FAILED_READ_FILE[.\w]*\] Encountered error while reading file (?P<file>\S.*?)\. (?P<why>.*?)\s*SQLSTATE", re.S
+)
+_LAST_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.*)$", re.MULTILINE)
 _MAX_TABLES = 1_000
 _MAX_ERRORS = 16
 
@@ -71,10 +75,9 @@ class _Scans:
             return raised
         missing = _MISSING_FILE.search(text)
         if missing is None:
-            return from_traceback(text)
+            return from_traceback(text) or _explain_unread(text, versions)
         file = unquote(missing[1])
-        plain = re.sub("^file:/+", "file:/", file)
-        root = max((r for r in versions if plain.startswith(r + "/")), key=len, default=None)
+        root = _root_of(file, versions)
         if root is None:
             return None
         return DataFileNotFoundError(
@@ -84,6 +87,28 @@ class _Scans:
             file,
             versions[root],
         )
+
+
+def _root_of(file: str, roots: Iterable[str]) -> str | None:
+    """The table, of those that were read, to which a file belongs."""
+    plain = re.sub("^file:/+", "file:/", file)
+    return max((root for root in roots if plain.startswith(root + "/")), key=len, default=None)
+
+
+def _explain_unread(text: str, versions: Mapping[str, int]) -> HeadwaterError | None:
+    """Our error for a file that Spark's Parquet reader has refused."""
+    found = _UNREAD_FILE.search(text)
+    file = "" if found is None else unquote(found["file"])
+    root = _root_of(file, versions)
+    if found is None or root is None:
+        return None
+    causes = _LAST_CAUSE.findall(text)
+    why = found["why"].strip() or (causes[-1].strip() if causes else "Spark does not say why.")
+    return UnreadableDataFileError(
+        f"the data file {file} of version {versions[root]} of the table {root} cannot be read as the table's schema "
+        f"says: {why} Another writer made it, or it is damaged: write its rows again, or remove it from the table.",
+        file,
+    )
 
 
 _SCANS = _Scans()

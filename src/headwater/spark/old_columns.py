@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.log.schema import STRING
-from headwater.spark.arrow_rows import conform, find_column, row_type
+from headwater.spark.arrow_rows import conform, row_type
 from headwater.spark.file_columns import to_file_batch
 from headwater.spark.python_reader import batch_rows
 
@@ -88,20 +88,27 @@ class OldColumn:
 
     Args:
         plan: how the column is written (`headwater.spark.column_files.plans_of_columns`).
-        file: the file, which need not have it.
+        file: the file.
+        source: the column of the file that it is (`headwater.spark.arrow_rows.find_columns`); None if it has none.
         mode: how the table maps its columns.
         rows: the positions of the rows, ascending.
         values: theirs, by the names and types of the table's rows.
     """
 
     def __init__(
-        self, plan: FilePlan, file: ParquetObject, mode: MappingMode, rows: Positions, values: pa.RecordBatch
+        self,
+        plan: FilePlan,
+        file: ParquetObject,
+        source: pa.Field | None,
+        mode: MappingMode,
+        rows: Positions,
+        values: pa.RecordBatch,
     ) -> None:
         self._plan = plan
         self._file = file
         self._mode = mode
         self._field = plan.schema.fields[0]
-        self._source = find_column(self._field, list(file.schema), mode)
+        self._source = source
         self._schema = plan.file_schema.to_arrow()
         self._rows, self._new = rows, self._in_file(values)
         sizes = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]

@@ -15,10 +15,10 @@ import pyarrow as pa
 from headwater.errors import HeadwaterError, ObjectNotFoundError
 from headwater.log.deletion_vectors import to_bitmap
 from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
-from headwater.log.schema import StructField, StructType
+from headwater.log.schema import LONG, StructField, StructType
 from headwater.spark.arrow_rows import (
     conform,
-    find_column,
+    find_columns,
     output_schema,
     refuse_old_dates,
     written_in_old_calendar,
@@ -58,6 +58,9 @@ class ReadPlan:
     """Columns that have the same name in files, whatever the mode: those that are not the table's own."""
     located: bool = False
     """Whether rows show the number of their file (a column of the splits) and their position in it."""
+    unmarked_is_old: bool = False
+    """Whether files that do not say which Spark wrote them may have dates of the old calendar, as the session has it
+    (`headwater.spark.python_scan.takes_unmarked_for_old`)."""
 
 
 _BATCH_BYTES = 16 * 2**20
@@ -138,9 +141,6 @@ class _Reader:
         vector = descriptor(split.values[column].as_py()) if column in split.values else None
         return None if vector is None else to_bitmap(self._vectors.read([vector])[0])
 
-    def _source(self, field: StructField, held: list[pa.Field]) -> pa.Field | None:
-        return find_column(field, held, "none" if field.name in self._plan.unmapped else self._plan.mode)
-
     def _rows(self, split: Split, file: ParquetObject) -> Iterator[pa.RecordBatch]:
         counted = Counted(self._bitmap(split, VECTOR_COLUMN), self._bitmap(split, ONLY_COLUMN))
         sources = self._sources(file.schema)
@@ -158,8 +158,10 @@ class _Reader:
         if known is not None and schema.equals(known[0], check_metadata=True):
             return known[1]
         held = list(schema)
-        found = {f.name: self._source(f, held) for f in self._data_fields}
-        found |= {n: next((f for f in held if f.name == s), None) for n, s in self._plan.materialized.items()}
+        found = find_columns(self._data_fields, schema, self._plan.mode, self._plan.unmapped)
+        tracked = {shown: StructField(name, LONG) for shown, name in self._plan.materialized.items() if name}
+        stored = find_columns(tracked.values(), schema, "none")
+        found |= {n: stored[tracked[n].name] if n in tracked else None for n in self._plan.materialized}
         names = list(dict.fromkeys(source.name for source in found.values() if source is not None))
         # A batch has the columns in the order of the file.
         same = pa.schema([pa.field(f.name, f.type) for f in held if f.name in names])
@@ -180,7 +182,7 @@ class _Reader:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one row group."""
         end = first_row + file.metadata.row_group(group).num_rows
-        is_old = written_in_old_calendar(file.metadata.metadata)
+        is_old = written_in_old_calendar(file.metadata.metadata, unmarked=self._plan.unmarked_is_old)
         for batch in _batches(file, group, sources.names):
             count = batch.num_rows
             batch, positions = counted.of(batch, first_row, located=self._counts_rows)

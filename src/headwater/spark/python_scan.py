@@ -45,6 +45,9 @@ _OPEN_BYTES = 4 * 2**20
 _LOCAL_OPEN_BYTES = 128 * 2**10
 """What opening a file costs, as if it were bytes to read: in a store, and on a disk."""
 
+_REBASE_MODES = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
+_NEW_CALENDAR = "CORRECTED"
+
 
 def scan_in_python(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> DataFrame:
     """A snapshot as a DataFrame whose rows Python reads; see `headwater.spark.scan.read`.
@@ -81,7 +84,13 @@ def planned_read(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> tup
     files = SnapshotFiles(snapshot, table, _Descriptors() if wanted.has_vectors else None, wanted.row_tracking)
     rows = files.rows(wanted.selection.pruning(spark, snapshot.schema))
     (remember_connect_scan if is_connect(spark) else remember_scan)(files.root, snapshot.version)
-    return _plan(table, snapshot, wanted, materialized), files, rows
+    plan = replace(_plan(table, snapshot, wanted, materialized), unmarked_is_old=takes_unmarked_for_old(spark))
+    return plan, files, rows
+
+
+def takes_unmarked_for_old(spark: SparkSession) -> bool:
+    """Whether Spark takes files that do not say who wrote them for ones with dates of the old calendar, or may."""
+    return any(spark.conf.get(name, _NEW_CALENDAR) != _NEW_CALENDAR for name in _REBASE_MODES)
 
 
 def read_in_python(

@@ -48,10 +48,13 @@ class ColumnTask:
         plan: how files with all columns are.
         plans: the columns that may get other values (`headwater.spark.column_files.plans_of_columns`).
         mode: how the table maps its columns.
+        unmarked_is_old: whether files that do not say which Spark wrote them may have dates of the old calendar.
     """
 
-    def __init__(self, plan: FilePlan, plans: Sequence[FilePlan], mode: MappingMode) -> None:
-        self._columns = ColumnWriter(plan, plans, mode, task_number())
+    def __init__(
+        self, plan: FilePlan, plans: Sequence[FilePlan], mode: MappingMode, *, unmarked_is_old: bool = False
+    ) -> None:
+        self._columns = ColumnWriter(plan, plans, mode, task_number(), unmarked_is_old=unmarked_is_old)
         self._rows = TaskWriter(plan, task_number())
         self._known: dict[int, OldFile] = {}
         self._changed: dict[int, tuple[int, ChangedFile | None]] = {}

@@ -42,6 +42,8 @@ class DeltaFiles:
     snapshot: Snapshot
     definition: SearchDefinition
     storage_options: Mapping[str, str] | None = None
+    unmarked_is_old: bool = False
+    """As `headwater.spark.python_reader.ReadPlan` has it."""
 
     @cached_property
     def bound(self) -> BoundIndex:
@@ -113,6 +115,7 @@ class DeltaFiles:
             mode=self.snapshot.mapping_mode,
             partition_columns={name: _PARTITION_PREFIX + key for name, key in partitions.items()},
             located=located,
+            unmarked_is_old=self.unmarked_is_old,
         )
 
 
