@@ -205,6 +205,19 @@ def test_enabling_without_hidden_columns_is_refused(tmp_path: Path) -> None:
         commit_definition(snapshot, replace(table, metadata=bare))
 
 
+@pytest.mark.parametrize("key", ["materializedRowIdColumnName", "materializedRowCommitVersionColumnName"])
+def test_hidden_columns_are_not_called_like_others(tmp_path: Path, key: str) -> None:
+    import msgspec
+
+    snapshot = create(tmp_path)
+    table = altered(snapshot, delta__enableRowTracking="true")
+    [column, *_] = snapshot.schema.names
+    named = {**table.metadata.configuration, f"delta.rowTracking.{key}": column.upper()}
+    clash = msgspec.structs.replace(table.metadata, configuration=named)
+    with pytest.raises(InvalidCommitError, match=f"{key} is {column.upper()}"):
+        commit_definition(snapshot, replace(table, metadata=clash))
+
+
 def test_a_clone_brings_ids_along_and_goes_on_above_them(tmp_path: Path) -> None:
     snapshot = create(tmp_path, None, file("a", 5, base_row_id=100, default_row_commit_version=0), properties=TRACKED)
     assert identities(snapshot) == {"a": (100, 0)}

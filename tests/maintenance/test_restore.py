@@ -144,3 +144,32 @@ def test_rows_that_came_meanwhile_are_not_lost(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(ConcurrentAppendException):
         restore(ctx, version=0)
     assert [path for path, _ in live(tmp_path)] == ["a", "b"]
+
+
+def row_ids(path: Path) -> dict[str, tuple[int | None, int | None]]:
+    rows = hw.open_log(path).files(columns=["path", "baseRowId", "defaultRowCommitVersion"]).to_pylist()
+    return {row["path"]: (row["baseRowId"], row["defaultRowCommitVersion"]) for row in rows}
+
+
+@pytest.mark.parametrize("tombstone", ["with ids", "without ids"])
+def test_a_file_that_comes_back_has_the_row_ids_that_it_had_last(tmp_path: Path, tombstone: str) -> None:
+    """Given a version from before row tracking, when it is restored, then a path keeps the ids that it got later."""
+    ctx = new_table(tmp_path)
+    put(ctx, "a", "b")
+    commit(ctx, add=(file("a", stats='{"numRecords":10}'), file("b", stats='{"numRecords":10}')))
+    set_properties(hw.open_log(tmp_path), {"delta.enableRowTracking": "true"})
+    given = row_ids(tmp_path)
+    assert None not in given["a"]
+    commit(ctx, remove=("a",))
+    newest = tmp_path / "_delta_log" / f"{hw.open_log(tmp_path).version:020d}.json"
+    lines = [json.loads(line) for line in newest.read_text().splitlines()]
+    [removed] = [line["remove"] for line in lines if "remove" in line]
+    assert (removed["baseRowId"], removed["defaultRowCommitVersion"]) == given["a"]
+    if tombstone == "without ids":  # some writers leave them out
+        removed.pop("baseRowId")
+        newest.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+    restore(ctx, version=1)
+
+    assert row_ids(tmp_path) == given
+    assert hw.open_log(tmp_path).verify() == []

@@ -249,11 +249,29 @@ def test_files_of_the_old_calendar_are_left_to_spark(note: dict[str, str], tmp_p
 
 def test_files_that_cannot_be_spliced_are_left_to_spark(tmp_path: Path) -> None:
     """Under ids, a column of this file has the name that another one would get."""
-    schema = StructType.from_json({"type": "struct", "fields": [mapped("a", 1, "long")]})
+    schema = StructType.from_json({"type": "struct", "fields": [mapped("a", 1, "long"), mapped("b", 9, "long")]})
     table = Table(tmp_path, schema, mapping_mode="id")
     file = by_pyarrow()(pa.table([[5]], pa.schema([numbered("col-1", 9, pa.int64())])), tmp_path)
     with pytest.raises(UnreadableInPythonError, match=r"old\.parquet.*same name"):
         table.write(file, [0], {"a": pa.array([7])})
+
+
+def test_columns_that_are_not_the_tables_stay_behind(tmp_path: Path) -> None:
+    """Row tracking may have kept commit versions in one of them, which rows with new values must not keep."""
+    table = Table(tmp_path, StructType.from_arrow(pa.schema([("id", pa.int64()), ("text", pa.string())])))
+    held = pa.table({"id": [1, 2], "_row-version": [3, 4], "text": ["a", "b"], "gone": [None, 1.5]})
+    changed = table.write(by_pyarrow()(held, tmp_path), [1], {"text": pa.array(["c"])})
+    found = pq.read_table(io.BytesIO(table.read(changed)))
+    assert found.to_pydict() == {"id": [1, 2], "text": ["a", "c"]}
+
+
+def test_a_file_that_a_scan_refuses_is_not_changed(tmp_path: Path) -> None:
+    """Also if the column that contradicts the schema is not the one that gets new values."""
+    table = Table(tmp_path, StructType.from_arrow(pa.schema([("id", pa.int64()), ("day", pa.date32())])))
+    held = pa.table({"id": [1], "day": pa.array([0], pa.timestamp("us"))})
+    with pytest.raises(UnreadableInPythonError, match=r"old\.parquet.*column day as timestamp"):
+        table.write(by_pyarrow()(held, tmp_path), [0], {"id": pa.array([7])})
+    assert table.files() == {"old.parquet"}
 
 
 def test_files_that_are_not_on_a_disk_are_left_to_spark(tmp_path: Path) -> None:

@@ -18,9 +18,12 @@ from headwater.features.file_statistics import num_records, required_num_records
 from headwater.features.properties import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from headwater.log.actions import Add, DomainMetadata
 from headwater.log.paths import canonical
+from headwater.log.schema import StructType, mapping_mode, to_physical
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import pyarrow as pa
 
     from headwater.log.actions import Remove
     from headwater.log.draft import Attempt, Draft
@@ -78,6 +81,53 @@ def mark_domain(mark: int) -> DomainMetadata:
     return DomainMetadata(DOMAIN, f'{{"rowIdHighWaterMark":{mark},"highWaterMark":{mark}}}')
 
 
+def with_last_row_ids(adds: Sequence[Add], newest: Snapshot, since: int) -> list[Add]:
+    """Return files that are to be committed again, each with the row ids of the last `add` action of its path.
+
+    RESTORE and CLONE bring paths back that the table had before. What such a file got last counts, also if it got it
+    after the version that comes back (spec: "Writer Requirements for Row Tracking").
+
+    Args:
+        adds: the files.
+        newest: the table.
+        since: commits after this version are looked through for what tombstones do not tell any more.
+    """
+    if not adds or not supports(newest.protocol, FEATURE):
+        return list(adds)
+    wanted = {canonical(add.path) for add in adds}
+    known = _identities(_rows_of(newest.files(columns=_COLUMNS), wanted))
+    known |= _identities(_rows_of(newest.tombstones(include_expired=True).select(_COLUMNS), wanted - known.keys()))
+    missing = {canonical(add.path) for add in adds if add.base_row_id is None} - known.keys()
+    known |= _committed_identities(newest, since, missing)
+    return [
+        add
+        if (last := known.get(canonical(add.path))) is None
+        else msgspec.structs.replace(add, base_row_id=last.base_row_id, default_row_commit_version=last.commit_version)
+        for add in adds
+    ]
+
+
+def _committed_identities(newest: Snapshot, since: int, wanted: set[str]) -> dict[str, _Identity]:
+    """What the last commits said of files, as far as the log still has them."""
+    from headwater.log.commit import CommitActions
+    from headwater.log.segment import list_log
+
+    found: dict[str, _Identity] = {}
+    commits = list_log(newest.ctx, since + 1).commits if wanted else {}
+    for version in sorted(commits, reverse=True):
+        if version > newest.version or found.keys() == wanted:
+            continue
+        key = commits[version].key
+        for line in CommitActions(version, version, key, newest.ctx.store.get(key)).file_lines():
+            add = line.add
+            if add is None or add.base_row_id is None or add.default_row_commit_version is None:
+                continue
+            path = canonical(add.path)
+            if path in wanted:
+                found.setdefault(path, _Identity(add.base_row_id, add.default_row_commit_version))
+    return found
+
+
 def row_tracking_rule(draft: Draft, attempt: Attempt) -> Draft:
     """Give ids to new files, keep those of files that are committed again or removed."""
     if not supports(attempt.protocol, FEATURE):
@@ -85,7 +135,7 @@ def row_tracking_rule(draft: Draft, attempt: Attempt) -> Draft:
     snapshot = attempt.snapshot
     enabled = is_active(FEATURE, attempt.protocol, attempt.metadata)
     if enabled:
-        _check_columns(attempt)
+        _check_columns(draft, attempt)
         draft = _tagged(draft)
         if snapshot is not None and not is_active(FEATURE, snapshot.protocol, snapshot.metadata):
             draft = replace(draft, adds=(*draft.adds, *_files_without_ids(draft, snapshot)))
@@ -142,15 +192,19 @@ def _known_identities(draft: Draft, snapshot: Snapshot | None) -> dict[str, _Ide
     }
     if not wanted or snapshot is None:
         return {}
+    return _identities(_rows_of(snapshot.files(columns=_COLUMNS), wanted))
+
+
+def _identities(rows: Iterable[Mapping[str, Any]]) -> dict[str, _Identity]:
     return {
         canonical(row["path"]): _Identity(row["baseRowId"], row["defaultRowCommitVersion"])
-        for row in _rows_of(snapshot, wanted)
+        for row in rows
         if row["baseRowId"] is not None and row["defaultRowCommitVersion"] is not None
     }
 
 
-def _rows_of(snapshot: Snapshot, wanted: set[str]) -> list[dict[str, Any]]:
-    """What the log says of a few of the live files."""
+def _rows_of(files: pa.Table, wanted: set[str]) -> list[dict[str, Any]]:
+    """What the log says of a few files."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -159,7 +213,7 @@ def _rows_of(snapshot: Snapshot, wanted: set[str]) -> list[dict[str, Any]]:
 
     value_set = binaries([path.encode("utf-8", "surrogateescape") for path in wanted])
     rows: list[dict[str, Any]] = []
-    for batch in snapshot.files(columns=_COLUMNS).to_batches():
+    for batch in files.to_batches() if wanted else ():
         keys = canonical_array(batch.column("path")).cast(pa.binary())
         rows += batch.filter(pc.is_in(keys, value_set=value_set)).to_pylist()
     return rows
@@ -177,10 +231,21 @@ def _files_without_ids(draft: Draft, snapshot: Snapshot) -> list[Add]:
     return [add for add in again if canonical(add.path) not in touched]
 
 
-def _check_columns(attempt: Attempt) -> None:
-    for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN):
-        if not attempt.metadata.configuration.get(key):
+def _check_columns(draft: Draft, attempt: Attempt) -> None:
+    names = {key: attempt.metadata.configuration.get(key) for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)}
+    for key, name in names.items():
+        if not name:
             raise InvalidCommitError(f"row tracking cannot be enabled without the table property {key}.")
+    if draft.metadata is None:
+        return
+    schema = StructType.from_json(draft.metadata.schema_string)
+    physical = to_physical(schema, mapping_mode(attempt.protocol, draft.metadata))
+    taken = {name.lower() for name in (*schema.names, *physical.names)}
+    for key, name in names.items():
+        assert name is not None
+        if name.lower() in taken:
+            raise InvalidCommitError(f"{key} is {name}, and another column of the table has that name already.")
+        taken.add(name.lower())
 
 
 def _tagged(draft: Draft) -> Draft:

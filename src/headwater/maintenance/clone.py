@@ -27,7 +27,7 @@ from headwater.features.properties import (
     checked_properties,
 )
 from headwater.features.protocols import add_feature, at_least, with_features
-from headwater.features.row_tracking import materialized_column_names
+from headwater.features.row_tracking import materialized_column_names, with_last_row_ids
 from headwater.features.table_changes import TableDefinition, changed_table, set_table
 from headwater.log.actions import DomainMetadata
 from headwater.log.commit import file_key
@@ -173,6 +173,7 @@ def _changes(transaction: Transaction, files: ClonedFiles) -> tuple[list[Add], i
     ]
     transaction.remove(removes)
     new = [add for add in files.adds if file_key(add) not in have]
+    new = with_last_row_ids(new, before, before.version)
     return new, len(removes), sum(remove.size or 0 for remove in removes)
 
 

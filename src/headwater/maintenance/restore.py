@@ -20,6 +20,7 @@ from headwater.features.activation import supported_features
 from headwater.features.identity_columns import merged_marks
 from headwater.features.properties import MAX_COLUMN_ID
 from headwater.features.protocols import at_least, with_features
+from headwater.features.row_tracking import with_last_row_ids
 from headwater.log.actions import DomainMetadata
 from headwater.log.draft import Operation
 from headwater.log.file_actions import additions, removals
@@ -91,7 +92,7 @@ def restore(
     if not ignore_missing_files:
         _check_files(wanted, back)
     _set_table(transaction, wanted, newest)
-    transaction.add(additions(back, data_change=True))
+    transaction.add(with_last_row_ids(additions(back, data_change=True), newest, wanted.version))
     transaction.remove(removals(gone, ctx.clock_ms(), data_change=True))
     metrics = {
         "tableSizeAfterRestore": wanted.size_bytes,

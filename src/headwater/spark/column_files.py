@@ -1,7 +1,8 @@
 """What a Python worker does to give rows of a file other values: it writes columns again, and takes the rest over.
 
 A file keeps its rows, in their order, and its row groups. Only columns in which values really change are written;
-columns that the file does not have yet are added to it.
+columns that the file does not have yet are added to it. Columns that are not the table's stay behind: row tracking may
+have kept the commit versions of rows in one, and be switched off now, and rows with new values must not keep theirs.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from headwater.errors import CorruptLogError
 from headwater.log.schema import StructType
 from headwater.spark.arrow_rows import UnreadableInPythonError, find_columns, written_in_old_calendar
 from headwater.spark.changed_statistics import joined_statistics
@@ -157,14 +159,17 @@ class ColumnWriter:
         store, key = self._files.locate(old.uri)
         if not isinstance(store, LocalStore):
             raise UnreadableInPythonError(f"{old.uri} is not on a disk")
+        try:
+            return self._changed(old, store.local_path(key), rows, values)
+        except (UnreadableInPythonError, CorruptLogError) as error:
+            raise UnreadableInPythonError(f"while reading file {old.uri}: {error}") from error
+
+    def _changed(self, old: OldFile, path: str, rows: Positions, values: pa.RecordBatch) -> ChangedFile | None:
         file = self._files.open(old.uri, old.size_bytes)
         if written_in_old_calendar(file.metadata.metadata, unmarked=self._unmarked_is_old):
-            raise UnreadableInPythonError(f"{old.uri} may have dates in the old calendar, which new ones cannot join")
-        try:
-            # All columns, also those that are taken over as bytes: a file that a scan refuses is not rewritten.
-            sources = find_columns(self._plan.schema.fields, file.schema, self._mode)
-        except UnreadableInPythonError as error:
-            raise UnreadableInPythonError(f"while reading file {old.uri}: {error}") from error
+            raise UnreadableInPythonError("it may have dates in the old calendar, which new ones cannot join")
+        # All columns, also those that are taken over as bytes: a file that a scan refuses is not rewritten.
+        sources = find_columns(self._plan.schema.fields, file.schema, self._mode)
         with ExitStack() as stack:
             changed = {
                 plan.file_schema.names[0]: column
@@ -173,7 +178,8 @@ class ColumnWriter:
             }
             if not changed:
                 return None
-            written = self._spliced(old, store.local_path(key), list(changed.values()))
+            kept = [source.name for source in sources.values() if source is not None]
+            written = self._spliced(old, path, list(changed.values()), kept)
         stats = None
         if self._plan.leaves is not None:
             stats = joined_statistics([column.stats for column in changed.values()], file.metadata.num_rows)
@@ -184,7 +190,7 @@ class ColumnWriter:
         for key in self._written:
             self._places.remove(key)
 
-    def _spliced(self, old: OldFile, old_path: str, columns: list[_NewColumn]) -> WrittenFile:
+    def _spliced(self, old: OldFile, old_path: str, columns: list[_NewColumn], kept: list[str]) -> WrittenFile:
         named = {p.name: old.partition_values.get(p.key) or None for p in self._plan.partitions}
         key = self._plan.names.new_key(self._task, len(self._written), named)
         path = self._places.path(key)
@@ -193,9 +199,9 @@ class ColumnWriter:
         try:
             with open(old_path, "rb") as source, open(path, "wb") as sink:
                 mapped = mmap.mmap(source.fileno(), 0, flags=_MAP_WHOLE, prot=mmap.PROT_READ)
-                splice(memoryview(mapped), pieces, sink, self._plan.spark_version)
+                splice(memoryview(mapped), pieces, sink, self._plan.spark_version, kept=kept)
         except UnsplicedError as error:
-            raise UnreadableInPythonError(f"{old.uri}: {error}") from error
+            raise UnreadableInPythonError(str(error)) from error
         except OSError as error:
             raise from_os_error(error, "write", path, writing=True) from error
         stored = self._places.finish(key, path)

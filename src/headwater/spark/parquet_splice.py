@@ -15,7 +15,7 @@ from headwater.errors import HeadwaterError
 from headwater.spark.thrift import BINARY, I32, I64, LIST, STRUCT, Field, Items, Struct, ThriftError, decoded, encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from typing import BinaryIO
 
 _MAGIC = b"PAR1"
@@ -31,7 +31,12 @@ class UnsplicedError(HeadwaterError):
 
 
 def splice(
-    old: memoryview, new: Sequence[tuple[memoryview, str | None]], sink: BinaryIO, spark_version: str = ""
+    old: memoryview,
+    new: Sequence[tuple[memoryview, str | None]],
+    sink: BinaryIO,
+    spark_version: str = "",
+    *,
+    kept: Collection[str] | None = None,
 ) -> None:
     """Write a file that has the columns of one file with some of others.
 
@@ -41,6 +46,7 @@ def splice(
             comes; None if it is one more. A column is a top-level one, with all that is below it.
         sink: where to write.
         spark_version: noted as that of the writer, if the old file names none.
+        kept: the columns of `old` that the result shall have; all of them by default.
 
     Raises:
         UnsplicedError: the file is encrypted, or its footer is not what was expected.
@@ -49,7 +55,7 @@ def splice(
         file = _File(old)
         places = {name.encode(): _File(data) for data, name in new if name is not None}
         added = [_File(data) for data, name in new if name is None]
-        _Splice(file, places, added).write(sink, spark_version)
+        _Splice(file, places, added, kept).write(sink, spark_version)
     except _MALFORMED as error:
         raise UnsplicedError(f"the footer of a file is not as it should be: {error!r}") from error
 
@@ -133,7 +139,9 @@ def _end(elements: list[Struct], place: int) -> int:
 class _Splice:
     """Where the columns of the result come from."""
 
-    def __init__(self, old: _File, places: Mapping[bytes, _File], added: Sequence[_File]) -> None:
+    def __init__(
+        self, old: _File, places: Mapping[bytes, _File], added: Sequence[_File], kept: Collection[str] | None
+    ) -> None:
         self._old = old
         for file in (*places.values(), *added):
             if file.rows != old.rows or len(file.columns) != 1:
@@ -141,7 +149,8 @@ class _Splice:
         names = {column.name for column in old.columns}
         if not places.keys() <= names:
             raise UnsplicedError(f"a file has no column {b', '.join(places.keys() - names).decode()}")
-        self._columns = [places[c.name].columns[0] if c.name in places else c for c in old.columns]
+        stays = names if kept is None else {*places, *(name.encode() for name in kept)}
+        self._columns = [places[c.name].columns[0] if c.name in places else c for c in old.columns if c.name in stays]
         self._columns += [file.columns[0] for file in added]
         if len({column.name for column in self._columns}) < len(self._columns):
             raise UnsplicedError("two columns of a file would have the same name")

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from headwater.errors import HeadwaterError, ObjectNotFoundError
+from headwater.errors import CorruptLogError, HeadwaterError, ObjectNotFoundError
 from headwater.log.deletion_vectors import to_bitmap
 from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
 from headwater.log.schema import LONG, StructField, StructType
 from headwater.spark.arrow_rows import (
+    UnreadableInPythonError,
     conform,
     find_columns,
     output_schema,
@@ -128,7 +129,8 @@ class _Reader:
         """The rows of one split."""
         uri = split.uri
         try:
-            yield from self._rows(split, self._files.open(uri, split.size_bytes))
+            counted = Counted(self._bitmap(split, VECTOR_COLUMN), self._bitmap(split, ONLY_COLUMN))
+            yield from self._decoded(split, counted)
         except HeadwaterError as error:
             if isinstance(error.__cause__, ObjectNotFoundError):
                 # Spark's own words, which the driver turns into our error with version and cause.
@@ -137,12 +139,20 @@ class _Reader:
                 ) from error
             raise type(error)(f"while reading file {uri}: {error}") from error
 
+    def _decoded(self, split: Split, counted: Counted) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from self._rows(split, self._files.open(split.uri, split.size_bytes), counted)
+        except CorruptLogError as error:
+            if isinstance(error.__cause__, ObjectNotFoundError):
+                raise
+            # What Arrow cannot decode, Spark may.
+            raise UnreadableInPythonError(str(error)) from error
+
     def _bitmap(self, split: Split, column: str) -> BitMap64 | None:
         vector = descriptor(split.values[column].as_py()) if column in split.values else None
         return None if vector is None else to_bitmap(self._vectors.read([vector])[0])
 
-    def _rows(self, split: Split, file: ParquetObject) -> Iterator[pa.RecordBatch]:
-        counted = Counted(self._bitmap(split, VECTOR_COLUMN), self._bitmap(split, ONLY_COLUMN))
+    def _rows(self, split: Split, file: ParquetObject, counted: Counted) -> Iterator[pa.RecordBatch]:
         sources = self._sources(file.schema)
         first_row = 0
         for group in range(file.num_row_groups):
