@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import duckdb
 import duckdb_extension_delta
@@ -24,6 +25,9 @@ from headwater.log import row_changes
 from headwater.log.opening import open_snapshot
 from headwater.log.row_changes import RowChange
 from headwater.log.transaction import Transaction
+
+if TYPE_CHECKING:
+    from delta_spark_oracle import DeltaSparkOracle
 
 ROWS = 200_000
 FOURTH = BitMap64(range(0, ROWS, 4))
@@ -83,3 +87,14 @@ def test_all_readers_see_the_rows_that_are_left(
     assert duck.execute(question.format(f"delta_scan('{tmp_path}')")).fetchall() == expected
     answer = QueryBuilder().register("t", DeltaTable(tmp_path)).execute(question.format("t")).read_all()
     assert sorted(tuple(row.values()) for row in pa.table(answer).to_pylist()) == expected
+
+
+def test_delta_spark_vacuums_a_table_with_our_vectors(tmp_path: Path, delta_spark: DeltaSparkOracle) -> None:
+    """Its VACUUM throws on vectors that stand in the log, and finds those in files."""
+    with_rows_deleted(tmp_path)
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    answer = delta_spark.sql(f"VACUUM delta.`{tmp_path}`")
+    assert answer == [{"path": f"file:{tmp_path}"}]
+    assert before <= {path for path in tmp_path.rglob("*") if path.is_file()}
+    left = sum(ROWS - len(rows) for rows in DELETED.values())
+    assert delta_spark.sql(f"SELECT count(*) AS n FROM delta.`{tmp_path}`") == [{"n": left}]

@@ -6,6 +6,7 @@ Either an operation has the rows that a scan shows, or it refuses the file by na
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
@@ -27,6 +28,8 @@ from headwater.spark.file_copies import Copies
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from delta_spark_oracle import DeltaSparkOracle
 
 pytestmark = pytest.mark.spark
 
@@ -219,6 +222,34 @@ def test_operations_have_the_rows_of_a_scan(
     check_same_rows(spark, tmp_path / "t", tmp_path, rows)
 
 
+def test_files_of_delta_spark_keep_their_rows(
+    spark: SparkSession, delta_spark: DeltaSparkOracle, tmp_path: Path
+) -> None:
+    """Columns are found by id, and older files hold narrower types than the table has now."""
+    name = f"delta.`{tmp_path / 't'}`"
+    select = "id, cast(id AS int) n, timestamp'2024-02-29 23:59:59.123Z' at, array('a', '') texts, struct(id x) pair"
+    properties = "'delta.columnMapping.mode' = 'id', 'delta.enableTypeWidening' = 'true'"
+    ranges = [f"SELECT {select} FROM range({10 * n + 1}, {10 * n + 4})" for n in range(3)]
+    delta_spark.all(
+        [
+            {
+                "script": [
+                    f"CREATE TABLE {name} USING delta TBLPROPERTIES ({properties}) AS {ranges[0]}",
+                    f"INSERT INTO {name} {ranges[1]}",
+                    f"ALTER TABLE {name} ALTER COLUMN n TYPE bigint",
+                    f"ALTER TABLE {name} RENAME COLUMN texts TO words",
+                    f"INSERT INTO {name} SELECT /*+ COALESCE(1) */ * FROM ({ranges[2]})",
+                ]
+            }
+        ]
+    )
+    rows = {id_: (id_, AT, ["a", ""], (id_,)) for n in range(3) for id_ in ids(n)}
+    names = ["read", "OPTIMIZE", "DELETE", "UPDATE in place", "MERGE", "upsert", "search"]
+    check_same_rows(spark, tmp_path / "t", tmp_path, rows, names)
+    changed = tmp_path / "UPDATE-in-place"
+    assert {json.loads(row)["id"] for row in delta_spark.rows(changed)} == set(rows_of(spark, changed))
+
+
 # --- files that only Spark reads -----------------------------------------------------------------------
 
 LEGACY = {
@@ -269,7 +300,7 @@ def test_files_of_an_old_spark_keep_their_rows(spark: SparkSession, tmp_path: Pa
     files = {f"old-{number}": by_old_spark(spark, number, tmp_path) for number in range(2)}
     made_table(tmp_path / "t", LEGACY_COLUMNS, files)
     rows = {id_: LEGACY_ROW for number in range(2) for id_ in ids(number)}
-    names = [name for name in OPERATIONS if name != "search"]
+    names = ["read", "OPTIMIZE", "DELETE", "UPDATE in place", "UPDATE with row ids", "upsert", "REORG", "changes"]
     check_same_rows(spark, tmp_path / "t", tmp_path, rows, names)
     check_refused(spark, tmp_path / "t", tmp_path / "x", "old-", ["search"])
 
@@ -325,3 +356,32 @@ def test_operations_refuse_a_file_without_ids_where_columns_are_found_by_id(
         configuration={"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "2"},
     )
     check_refused(spark, tmp_path / "t", tmp_path, r"odd-\d\.parquet")
+
+
+# --- Spark Connect -------------------------------------------------------------------------------------
+
+ON_CONNECT = ["read", "OPTIMIZE", "DELETE", "UPDATE in place", "MERGE"]
+
+
+def test_operations_on_connect_have_the_rows_of_a_scan(remote: SparkSession, tmp_path: Path) -> None:
+    files = {name: FAST[name](number, tmp_path) for number, name in enumerate(("deltalake", "views", "int96"))}
+    made_table(tmp_path / "t", COLUMNS, files, features=("timestampNtz",))
+    rows = {id_: row for number in range(len(files)) for id_, row in zip(ids(number), ROWS, strict=True)}
+    check_same_rows(remote, tmp_path / "t", tmp_path, rows, ON_CONNECT)
+
+
+@pytest.mark.parametrize("mode", ["none", "id"])
+def test_operations_on_connect_refuse_what_a_scan_refuses(remote: SparkSession, tmp_path: Path, mode: str) -> None:
+    columns = {"id": lambda n: pa.array(ids(n), pa.int64()), "v": lambda _: pa.array([AT] * 3, pa.timestamp("us"))}
+    files = {f"odd-{n}": written({name: make(n) for name, make in columns.items()}) for n in range(2)}
+    if mode == "none":
+        made_table(tmp_path / "t", [field("id", "long"), field("v", "date")], files)
+    else:
+        made_table(
+            tmp_path / "t",
+            [mapped("id", "long", "id", 1), mapped("v", "timestamp", "v", 2)],
+            files,
+            features=("columnMapping",),
+            configuration={"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "2"},
+        )
+    check_refused(remote, tmp_path / "t", tmp_path, r"odd-\d\.parquet", ON_CONNECT)
