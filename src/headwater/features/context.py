@@ -20,7 +20,11 @@ MANIFESTS_PROPERTY = "delta.compatibility.symlinkFormatManifest.enabled"
 
 
 def table_context(
-    path: str | PathLike[str], storage_options: Mapping[str, str] | None = None, *, trust_checksum: bool = False
+    path: str | PathLike[str],
+    storage_options: Mapping[str, str] | None = None,
+    *,
+    trust_checksum: bool = False,
+    time_zone: str = "UTC",
 ) -> LogContext:
     """The context in which a table is read and written; whether there is a table is not looked at.
 
@@ -28,6 +32,7 @@ def table_context(
         path: a path or URI, as for `headwater.open_log`.
         storage_options: options of the object store, by the names that deltalake uses.
         trust_checksum: open from the version checksum where it can be matched with its commit.
+        time_zone: of timestamps among the partition values that do not name theirs.
     """
     return LogContext(
         store=open_store(path, storage_options),
@@ -37,6 +42,7 @@ def table_context(
         after_commit=(keep_manifests,),
         open_absolute=partial(open_absolute, storage_options=storage_options),
         trust_checksum=trust_checksum,
+        time_zone=time_zone,
     )
 
 

@@ -88,6 +88,9 @@ class LogContext:
     """What overrules the table's configuration, in dialects that have such options."""
     cache: LogCache | None = None
     """What is kept of the log from one opening to the next."""
+    time_zone: str = "UTC"
+    """The zone of timestamps among the partition values that do not name theirs. The log itself takes them for UTC, as
+    the kernels do; for reads and writes in Spark it is the session's zone, as in delta-spark."""
     missing_object_waits_s: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4)
     """How long to wait, try after try, for an object that a listing should have shown (spec `000`, reads)."""
 

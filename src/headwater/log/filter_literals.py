@@ -1,4 +1,4 @@
-"""The values of typed literals and casts of literals in a filter, as Spark 4 reads them.
+"""The values of typed literals and casts of literals in a filter, as Spark 4 reads them; dates and times of any year.
 
 Three outcomes are told apart: a value; `None` for what Spark understands but this file does not (then the
 filter keeps more files); and `ValueError` for what Spark refuses as well.
@@ -7,6 +7,8 @@ filter keeps more files); and `ValueError` for what Spark refuses as well.
 datetime.date(2024, 3, 1)
 >>> parse_timestamp("2024-03-01 10:00:00+02:00")
 datetime.datetime(2024, 3, 1, 8, 0, tzinfo=datetime.timezone.utc)
+>>> date_days("+10000-01-01")
+2932897
 """
 
 from __future__ import annotations
@@ -30,9 +32,43 @@ _TIMESTAMP = re.compile(
 )
 _TIME_ONLY = re.compile(r"T?[0-9]{1,2}:.*", re.DOTALL)
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?:([+-])([0-9]{1,2})(?::?([0-9]{2})(?::?([0-9]{2}))?|:([0-9]))?)?")
-_REGION = re.compile(r"[A-Za-z_]+(?:/[A-Za-z0-9_+-]+)+")
 _ZONE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_/+~.-]*")
 _MAX_OFFSET = timedelta(hours=18)
+_SHORT_ZONES = {
+    "ACT": "Australia/Darwin",
+    "AET": "Australia/Sydney",
+    "AGT": "America/Argentina/Buenos_Aires",
+    "ART": "Africa/Cairo",
+    "AST": "America/Anchorage",
+    "BET": "America/Sao_Paulo",
+    "BST": "Asia/Dhaka",
+    "CAT": "Africa/Harare",
+    "CNT": "America/St_Johns",
+    "CST": "America/Chicago",
+    "CTT": "Asia/Shanghai",
+    "EAT": "Africa/Addis_Ababa",
+    "ECT": "Europe/Paris",
+    "EST": "-05:00",
+    "HST": "-10:00",
+    "IET": "America/Indiana/Indianapolis",
+    "IST": "Asia/Kolkata",
+    "JST": "Asia/Tokyo",
+    "MIT": "Pacific/Apia",
+    "MST": "-07:00",
+    "NET": "Asia/Yerevan",
+    "NST": "Pacific/Auckland",
+    "PLT": "Asia/Karachi",
+    "PNT": "America/Phoenix",
+    "PRT": "America/Puerto_Rico",
+    "PST": "America/Los_Angeles",
+    "SST": "Pacific/Guadalcanal",
+    "VST": "Asia/Ho_Chi_Minh",
+}
+"""What Java means by its short names of zones; Python's database means other zones by some of them."""
+_CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
+"""The calendar repeats itself after so many years and days, weekdays included."""
+_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+_DAY_US = 86_400_000_000
 
 _INTEGER_BITS = {"TINYINT": 8, "SMALLINT": 16, "INT": 32, "BIGINT": 64}
 _EXACT_DIGITS = 15
@@ -46,29 +82,52 @@ class NoLiteralError(Exception):
 
 def parse_date(text: str) -> date | None:
     """A date as Spark reads it from text; a time after the day is ignored."""
+    days = date_days(text)
+    ordinal = 0 if days is None else days + _EPOCH_ORDINAL
+    return date.fromordinal(ordinal) if 1 <= ordinal <= date.max.toordinal() else None
+
+
+def parse_timestamp(text: str) -> datetime | None:
+    """An instant as Spark reads it from text, in UTC; text without a zone is taken to be in UTC."""
+    return _datetime(timestamp_us(text, UTC), UTC)
+
+
+def parse_timestamp_ntz(text: str) -> datetime | None:
+    """A wall-clock time as Spark reads it from text; a zone is ignored, as Spark does."""
+    return _datetime(timestamp_us(text, None), None)
+
+
+def _datetime(micros: int | None, zone: tzinfo | None) -> datetime | None:
+    try:
+        return None if micros is None else datetime(1970, 1, 1, tzinfo=zone) + timedelta(microseconds=micros)
+    except OverflowError:
+        return None
+
+
+def date_days(text: str) -> int | None:
+    """The days since 1970-01-01 of a date as Spark reads it from text, of any year; None for words such as `today`."""
     text = text.strip(_BLANKS)
     if _SPECIAL.fullmatch(text):
         return None
     m = _DATE.fullmatch(text)
     if m is None:
         raise ValueError(f"{text!r} is not a date: expected yyyy-mm-dd")
-    year = int(m[1])
-    if not 1 <= year <= 9999:
-        return None
-    return date(year, int(m[2] or 1), int(m[3] or 1))
+    days = _days(int(m[1]), int(m[2] or 1), int(m[3] or 1))
+    if not -(2**31) <= days < 2**31:
+        raise ValueError(f"{text!r} is beyond the dates that there are")
+    return days
 
 
-def parse_timestamp(text: str) -> datetime | None:
-    """An instant as Spark reads it from text, in UTC; text without a zone is taken to be in UTC."""
-    return _timestamp(text, with_zone=True)
+def timestamp_us(text: str, zone: tzinfo | None) -> int | None:
+    """The microseconds since the epoch of a timestamp as Spark reads it from text, of any year.
 
+    Args:
+        text: a timestamp; without a time of day it is midnight.
+        zone: the one for text that names none; None for a wall-clock time, for which zones mean nothing.
 
-def parse_timestamp_ntz(text: str) -> datetime | None:
-    """A wall-clock time as Spark reads it from text; a zone is ignored, as Spark does."""
-    return _timestamp(text, with_zone=False)
-
-
-def _timestamp(text: str, *, with_zone: bool) -> datetime | None:
+    Returns:
+        None for what depends on when it is read, and for zones that this machine does not know.
+    """
     text = text.strip(_BLANKS)
     if _SPECIAL.fullmatch(text) or _TIME_ONLY.fullmatch(text):
         return None
@@ -77,22 +136,46 @@ def _timestamp(text: str, *, with_zone: bool) -> datetime | None:
         raise ValueError(f"{text!r} is not a timestamp: expected yyyy-mm-dd hh:mm:ss[.ffffff][zone]")
     year, month, day = int(m[1]), int(m[2] or 1), int(m[3] or 1)
     hour, minute, second = (int(part or 0) for part in m.group(4, 5, 6))
-    if not 1 <= year <= 9999:
-        return None
     microsecond = int((m[7] or "")[:6].ljust(6, "0"))  # further digits are cut off
-    wall = datetime(year, month, day, hour, minute, second, microsecond)
-    zone = _zone((m[8] or "").strip(_BLANKS), wall)
-    if not with_zone:
-        return wall
-    if zone is None:
-        return None
-    try:
-        return wall.replace(tzinfo=zone).astimezone(UTC)
-    except OverflowError:
-        return None
+    wall = datetime(_year_alike(year), month, day, hour, minute, second, microsecond)
+    in_day = timedelta(hours=hour, minutes=minute, seconds=second, microseconds=microsecond)
+    micros = _days(year, month, day) * _DAY_US + in_day // timedelta(microseconds=1)
+    named = (m[8] or "").strip(_BLANKS)
+    own = zone_of(named) if named else zone
+    if zone is not None:
+        offset = None if own is None else own.utcoffset(wall)
+        if offset is None:
+            return None
+        micros -= offset // timedelta(microseconds=1)
+    if not -(2**63) <= micros < 2**63:
+        raise ValueError(f"{text!r} is beyond the timestamps that there are")
+    return micros
 
 
-def _zone(text: str, wall: datetime) -> tzinfo | None:
+def _days(year: int, month: int, day: int) -> int:
+    alike = _year_alike(year)
+    cycles = (year - alike) // _CYCLE_YEARS
+    return date(alike, month, day).toordinal() - _EPOCH_ORDINAL + cycles * _CYCLE_DAYS
+
+
+def _year_alike(year: int) -> int:
+    """The year itself where Python has it, else one with the same days, weekdays and rules of zones."""
+    if 1 <= year <= 9999:
+        return year
+    first = 9_600 if year > 9999 else _CYCLE_YEARS
+    return first + year % _CYCLE_YEARS
+
+
+def zone_of(text: str) -> tzinfo | None:
+    """A zone by the name that Spark and Java have for it; None if this machine does not know it.
+
+    >>> zone_of("+02:00"), zone_of("PST")
+    (datetime.timezone(datetime.timedelta(seconds=7200)), zoneinfo.ZoneInfo(key='America/Los_Angeles'))
+
+    Raises:
+        ValueError: it is no name of a zone.
+    """
+    text = _SHORT_ZONES.get(text, text)
     if text in ("", "Z"):
         return UTC
     if m := _OFFSET.fullmatch(text):
@@ -102,16 +185,12 @@ def _zone(text: str, wall: datetime) -> tzinfo | None:
         if max(parts[1:]) > 59 or offset > _MAX_OFFSET:
             raise ValueError(f"{text!r} is not an offset from UTC")
         return timezone(-offset if sign == "-" else offset)
-    if _REGION.fullmatch(text):
-        try:
-            zone = ZoneInfo(text)
-            zone.utcoffset(wall)
-        except (ZoneInfoNotFoundError, ValueError, OSError):
-            return None  # perhaps only this machine does not know the zone
-        return zone
-    if _ZONE_NAME.fullmatch(text):
-        return None  # Java's short names, such as PST
-    raise ValueError(f"{text!r} is not a time zone")
+    if not _ZONE_NAME.fullmatch(text):
+        raise ValueError(f"{text!r} is not a time zone")
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None  # perhaps only this machine does not know the zone
 
 
 def cast(value: object, target: str, precision: int = 10, scale: int = 0) -> object:

@@ -55,7 +55,7 @@ def _leaves(struct: StructType, parent: tuple[str, ...]) -> Iterator[Leaf]:
         if isinstance(field.type, StructType):
             yield from _leaves(field.type, path)
         else:
-            yield Leaf(path, field.type)
+            yield Leaf.of(path, field)
 
 
 def _is_known(leaf: Leaf) -> bool:

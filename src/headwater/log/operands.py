@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from headwater.log.expressions import And, columns_of
-from headwater.log.schema import VOID, StructType, may_be_padded, physical_path
+from headwater.log.schema import VOID, StructType, compares_as_is, physical_path
 from headwater.log.stats_decoder import Leaf
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class TableShape:
     """Strings in statistics may be cut at this length, or longer ones at theirs."""
     empty_text_is_null: bool = True
     """An empty partition value is a null whatever the type; otherwise it is text where the column is."""
+    time_zone: str = "UTC"
+    """The zone of timestamps among the partition values that do not name theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,7 @@ def resolve(column: Column, shape: TableShape) -> Operand:
     names = tuple(field.name for field in fields)
     path = physical_path(shape.schema, names, shape.mapping_mode)
     is_partition = len(names) == 1 and names[0] in shape.partition_columns
-    own_rules = may_be_padded(fields) or any("__COLLATIONS" in field.metadata for field in fields)
-    return Operand(fields[-1], Leaf(path, fields[-1].type), is_partition, compares_as_is=not own_rules)
+    return Operand(fields[-1], Leaf.of(path, fields[-1]), is_partition, compares_as_is(fields))
 
 
 def split_by_partition(expr: Expression, shape: TableShape) -> tuple[list[Expression], list[Expression]]:

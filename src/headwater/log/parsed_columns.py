@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.errors import CorruptLogError
 from headwater.log import columns as build
 from headwater.log.action_batches import STATS_PARSED
 from headwater.log.file_chunks import ADD_COLUMNS
 from headwater.log.indexed_columns import indexed_leaves
 from headwater.log.map_lookup import values_of_key
+from headwater.log.partition_values import typed_values
 from headwater.log.schema import is_string, physical_path
 from headwater.log.schema.arrow import type_to_arrow
-from headwater.log.statistics import count_values
+from headwater.log.statistics import count_values, floats_outwards
 from headwater.log.stats_decoder import StatsDecoder, is_bounded
 from headwater.log.stats_struct import bound_column, conformed, nested_struct, nested_type
 from headwater.log.stats_text import json_text
-from headwater.log.values import comparable_type, parse_text
+from headwater.log.values import comparable_type
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _PARTITIONS_PARSED = "partitionValues_parsed"
 _DECODED_TOGETHER = 1_024
-_NO_TEXT = build.strings([None])[0]
 
 
 class AddColumns:
@@ -108,7 +107,10 @@ class AddColumns:
         }
 
     def _parsed_partitions(self, maps: pa.MapArray) -> pa.StructArray:
-        arrays = [_parsed(values_of_key(maps, physical), field) for physical, field in self._partitions.items()]
+        arrays = [
+            typed_values(values_of_key(maps, physical), field, _partition_type(field))
+            for physical, field in self._partitions.items()
+        ]
         return pa.StructArray.from_arrays(arrays, names=list(self._partitions))
 
     @cached_property
@@ -157,12 +159,12 @@ class AddColumns:
         bound_rows, count_rows = bounds.decode(text), counts.decode(text)
 
         def of_bounds(part: str) -> pa.Array:
-            return nested_struct(
-                {
-                    leaf.path: bound_column(bounds.values(bound_rows, part, i), leaf.type, self._bounded[leaf])
-                    for i, leaf in enumerate(bounded)
-                }
-            )
+            found = {}
+            for i, leaf in enumerate(bounded):
+                column = bound_column(bounds.values(bound_rows, part, i), leaf.type, self._bounded[leaf])
+                # Other readers take what stands here for bounds of the column's own type.
+                found[leaf.path] = floats_outwards(column, upper=part == "max_values") if leaf.was_float else column
+            return nested_struct(found)
 
         children: dict[str, Any] = {"numRecords": count_values([row.num_records for row in count_rows])}
         if bounded:
@@ -177,18 +179,3 @@ class AddColumns:
 def _partition_type(field: StructField) -> pa.DataType:
     """Text for types whose values have no other form that we know."""
     return pa.string() if is_string(field.type) or comparable_type(field.type) is None else type_to_arrow(field.type)
-
-
-def _parsed(text: pa.Array, field: StructField) -> pa.Array:
-    """The typed values of a partition column. Few distinct values stand for many files: each is parsed once."""
-    encoded = text.dictionary_encode()
-    distinct = pc.if_else(pc.equal(encoded.dictionary, build.EMPTY), _NO_TEXT, encoded.dictionary)
-    target = _partition_type(field)
-    try:
-        values = distinct if pa.types.is_string(target) else parse_text(distinct, field.type).cast(target)
-    except pa.ArrowInvalid as error:
-        raise CorruptLogError(
-            f"a partition value of column {field.name!r} is not a valid {field.type}: {error}. "
-            "The partitionValues of some add action in the log are damaged."
-        ) from error
-    return values.take(encoded.indices)

@@ -290,6 +290,9 @@ class _Evaluation:
                 raise NotComparableError
         except (NotComparableError, TypeError, AttributeError, pa.ArrowInvalid):
             return self._pruner.constant(True)
+        if bounds.exact and pa.types.is_floating(known.type):  # there are two zeros, which are equal
+            zero = build.float64s([0.0])[0]
+            return pc.is_in(pc.add(bounds.lower, zero), value_set=pc.add(known, zero))
         if bounds.exact:
             return pc.is_in(bounds.lower, value_set=known)
         step = -(-len(known) // _MAX_RANGES)

@@ -157,6 +157,7 @@ class Snapshot:
             self.mapping_mode,
             min(length, DEFAULT_STRING_PREFIX_LENGTH),
             empty_text_is_null=self.ctx.format is DELTA,
+            time_zone=self.ctx.time_zone,
         )
 
     @cached_property

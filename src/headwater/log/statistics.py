@@ -167,7 +167,7 @@ def _coalesce(first: pa.ChunkedArray | None, second: pa.ChunkedArray | None) -> 
 def _parsed_bounds(chunk: FileChunk, leaf: Leaf) -> tuple[Column, Column]:
     lower = _parsed_bound(chunk.parsed(("stats_parsed", "minValues", *leaf.path)), leaf.type)
     upper = _parsed_bound(chunk.parsed(("stats_parsed", "maxValues", *leaf.path)), leaf.type)
-    return lower, _widen(upper)
+    return _outwards(lower, leaf, upper=False), _outwards(upper, leaf, upper=True)
 
 
 def _parsed_count(chunk: FileChunk, leaf: Leaf) -> Column:
@@ -198,7 +198,25 @@ def _bounds_as_text(values: pa.ChunkedArray, type_: DataType, target: pa.DataTyp
     return pa.chunked_array(parts, type=target)
 
 
-def _widen(upper: pa.ChunkedArray | None) -> pa.ChunkedArray | None:
+def _outwards(bounds: Column, leaf: Leaf, *, upper: bool) -> Column:
+    """Bounds that hold whoever wrote them, and for whichever type the column had then."""
+    if bounds is not None and leaf.was_float:
+        return pa.chunked_array([floats_outwards(part, upper=upper) for part in bounds.chunks], type=bounds.type)
+    return _with_slack(bounds) if upper else bounds
+
+
+def floats_outwards(bounds: pa.Array, *, upper: bool) -> pa.Array:
+    """Bounds of doubles, some of which may be texts of floats: 0.1 then stands for the float, which is greater.
+
+    >>> floats_outwards(pa.array([0.1, 0.5]), upper=True).to_pylist()
+    [0.10000000149011612, 0.5]
+    """
+    as_float = bounds.cast(pa.float32(), safe=False).cast(pa.float64())
+    pick = pc.max_element_wise if upper else pc.min_element_wise
+    return pick(bounds, as_float, skip_nulls=False)
+
+
+def _with_slack(upper: Column) -> Column:
     if upper is None or not pa.types.is_timestamp(upper.type):
         return upper
     slack = build.int64s([_TIMESTAMP_SLACK_US], pa.duration("us"))[0]
@@ -222,7 +240,10 @@ def _text_bounds(texts: Iterable[pa.Array], leaves: Sequence[Leaf]) -> dict[Leaf
 
     types = [comparable_type(leaf.type) or pa.null() for leaf in leaves for _ in range(2)]
     columns = _decoded(decoder, texts, arrays, types)
-    return {leaf: (columns[2 * i], _widen(columns[2 * i + 1])) for i, leaf in enumerate(leaves)}
+    return {
+        leaf: (_outwards(columns[2 * i], leaf, upper=False), _outwards(columns[2 * i + 1], leaf, upper=True))
+        for i, leaf in enumerate(leaves)
+    }
 
 
 def _text_counts(

@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headwater.log import columns as build
+from headwater.log.schema import DOUBLE
 from headwater.log.values import comparable_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headwater.log.schema import DataType
+    from headwater.log.schema import DataType, StructField
 
 _NEWLINE = build.strings(["\n"])[0]
 _PARTS = {"bounds": {"minValues": "min_values", "maxValues": "max_values"}, "counts": {"nullCount": "null_count"}}
@@ -32,6 +33,22 @@ class Leaf(NamedTuple):
 
     path: tuple[str, ...]
     type: DataType
+    was_float: bool = False
+    """It is a double now and was a float: some bounds are texts of floats (spec: "Type Widening")."""
+
+    @classmethod
+    def of(cls, path: tuple[str, ...], field: StructField) -> Leaf:
+        """The leaf that a field of the schema is.
+
+        >>> from headwater.log.schema import DOUBLE, StructField
+        >>> history = [{"fromType": "float", "toType": "double"}]
+        >>> Leaf.of(("x",), StructField("x", DOUBLE, metadata={"delta.typeChanges": history})).was_float
+        True
+        """
+        changes = field.metadata.get("delta.typeChanges") if field.type == DOUBLE else None
+        recorded = changes if isinstance(changes, list | tuple) else ()
+        was_float = any(isinstance(change, dict) and change.get("fromType") == "float" for change in recorded)
+        return cls(path, field.type, was_float)
 
 
 class StatsDecoder:

@@ -114,7 +114,7 @@ class ChangeFiles:
         maps = pa.chunked_array([string_maps([self._values(f) for f in files])])
         for name, scanned in zip(self.columns.partition_columns, self.columns.partition_fields, strict=True):
             key, field = self.columns.partition_key(name), self.columns.table.field(name)
-            found[scanned.name] = partition_values(maps, field, key)
+            found[scanned.name] = partition_values(maps, field, key, self.feed.snapshot.ctx.time_zone)
         if not self.recorded:
             found[CHANGE_TYPE] = strings([f.change_type for f in files])
         found[COMMIT_VERSION] = int64s([f.version for f in files])

@@ -7,6 +7,7 @@ files of a snapshot are (`headwater.spark.roads`).
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headwater.errors import VersionNotFoundError
@@ -23,7 +24,7 @@ from headwater.spark.columns import ScanColumns
 from headwater.spark.functions import functions_for_connect, is_connect
 from headwater.spark.no_rows import no_rows
 from headwater.spark.roads import choose_road
-from headwater.spark.time_travel import TimeTravelError, in_zone
+from headwater.spark.time_travel import TimeTravelError, in_session_zone, in_zone, session_zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,8 +68,8 @@ def read_changes(
     Example:
         >>> read_changes(spark, "/data/events", starting_version=3).where("_change_type = 'delete'")  # doctest: +SKIP
     """
-    ctx = table_context(path, storage_options)
-    zone = str(spark.conf.get("spark.sql.session.timeZone"))
+    zone = session_zone(spark)
+    ctx = table_context(path, storage_options, time_zone=zone)
     first = _first_version(ctx, starting_version, starting_timestamp, zone)
     last = _last_version(ctx, ending_version, ending_timestamp, zone)
     return scan_changes(spark, read_change_feed(ctx, first, last), storage_options=storage_options)
@@ -82,6 +83,7 @@ def scan_changes(
     Raises:
         SchemaError: the table has columns of its own with the names of a feed's.
     """
+    feed = replace(feed, snapshot=in_session_zone(spark, feed.snapshot))
     kinds = change_files(feed)
     if not kinds:
         columns = ScanColumns(feed.snapshot.schema, "none", ())

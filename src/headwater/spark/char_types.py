@@ -1,22 +1,27 @@
-"""`char(n)` and `varchar(n)` when rows are written: lengths are checked, `char(n)` is padded, as Spark does it.
+"""Text with rules of its own: lengths of `char(n)` and `varchar(n)` when rows are written, and how Spark compares it.
 
 Spark keeps the declared type of such a column as text in the column's metadata, nested types in their SQL form. Blanks
-at the end that are too many are cut; anything else that is too long is an error.
+at the end that are too many are cut; anything else that is too long is an error. Spark compares `char(n)` padded, and
+collated text by its collation, wherever a column says that it is such; values of the log, and rows on their way into
+the table, are plain text, so they are made such columns before a condition looks at them.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headwater.log.schema import ArrayType, MapType, PrimitiveType, StructField, StructType
-from headwater.log.schema.chars import CHAR_VARCHAR_KEY
+from headwater.log.schema.chars import CHAR_VARCHAR_KEY, COLLATIONS_KEY, may_be_padded
 from headwater.log.schema.ddl import parse_type
+from headwater.spark.assignment import spark_type
 from headwater.spark.functions import functions
 from headwater.spark.violations import violation
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from headwater.log.schema import DataType
 
@@ -49,6 +54,74 @@ def with_length(value: Column, type_: DataType, column: str) -> Column:
         .when(sf.char_length(sf.rtrim(value)) <= length, sf.substring(value, 1, length))
         .otherwise(too_long)
     )
+
+
+def shows_padding(spark: SparkSession) -> bool:
+    """Whether Spark pads what it reads from columns of type `char(n)`: other writers may not have."""
+    pads = str(spark.conf.get("spark.sql.readSideCharPadding", "true")).lower() == "true"
+    return pads and str(spark.conf.get("spark.sql.legacy.charVarcharAsString", "false")).lower() == "false"
+
+
+def as_read(value: Column, field: StructField, *, padded: bool) -> Column:
+    """Text of a column, as one that Spark compares as it does the table's column.
+
+    Args:
+        value: text as the log or a file has it.
+        field: the table's column.
+        padded: whether `char(n)` is padded.
+    """
+    sf = functions()
+    found = _LENGTH.fullmatch(str(declared_type(field)))
+    if padded and found is not None and found[1] == "char":
+        length = int(found[2])
+        value = sf.when(sf.char_length(value) < length, sf.rpad(value, length, " ")).otherwise(value)
+    shown: Any = StructType([field]).to_spark().fields[0]
+    chars = {key: text for key, text in shown.metadata.items() if key == CHAR_VARCHAR_KEY}
+    column: Column = value.cast(shown.dataType).alias(field.name, metadata=chars)
+    return column
+
+
+def as_compared(frame: DataFrame, schema: StructType, also: Sequence[str] = ()) -> DataFrame:
+    """Rows on their way into a table, in whose columns conditions mean what they mean in the table.
+
+    Args:
+        frame: the rows.
+        schema: those of the table's columns that the rows have.
+        also: further columns of theirs.
+    """
+    return _with_own_rules(frame, schema, also, lambda value, field: as_read(value, field, padded=False))
+
+
+def as_written(frame: DataFrame, schema: StructType, also: Sequence[str] = ()) -> DataFrame:
+    """The rows of `as_compared` with plain text again, as files have it."""
+
+    def plain(value: Column, field: StructField) -> Column:
+        written: Column = value.cast(spark_type(field.type)).alias(field.name, metadata={})
+        return written
+
+    return _with_own_rules(frame, schema, also, plain)
+
+
+def _with_own_rules(
+    frame: DataFrame, schema: StructType, also: Sequence[str], change: Callable[[Column, StructField], Column]
+) -> DataFrame:
+    special = {field.name for field in schema.fields if _has_own_rules(field)}
+    if not special:
+        return frame
+    sf = functions()
+    columns = []
+    for field in schema.fields:
+        value = sf.col(_quoted(field.name))
+        columns.append(change(value, field) if field.name in special else value)
+    return frame.select(*columns, *(sf.col(_quoted(name)) for name in also))
+
+
+def _has_own_rules(field: StructField) -> bool:
+    return may_be_padded([field]) or COLLATIONS_KEY in StructType([field]).to_json()
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
 
 
 def _merged(stored: DataType, declared: DataType) -> DataType:

@@ -15,10 +15,13 @@ from headwater.errors import ConstraintViolationError, FilterError, InvalidCommi
 from headwater.features.activation import CONSTRAINT_PREFIX, GENERATION_KEY
 from headwater.log.schema import ArrayType, MapType, StructField, StructType, strings_for_chars, transform_fields
 from headwater.log.schema.lookup import dotted
+from headwater.spark.char_types import declared_type
+from headwater.spark.column_values import computed
 from headwater.spark.constraints import mentioned_columns
 from headwater.spark.functions import functions, functions_for_connect, is_connect
 from headwater.spark.quiet import quiet_analysis
 from headwater.spark.sql_words import RANDOM_FUNCTIONS, called_functions, words
+from headwater.spark.violations import explained_violations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -102,13 +105,13 @@ def check_default(spark: SparkSession, field: StructField, expression: str) -> N
     _analyzed(spark, StructType(()), expression, what, hint="A default does not depend on other columns.")
     from pyspark.errors import PySparkException
 
-    with _functions_of(spark) as sf:
-        value = sf.expr(expression).cast(StructType([field]).to_spark().fields[0].dataType)
+    with _functions_of(spark):
         try:
-            spark.range(1).select(value.alias("value")).collect()
-        except PySparkException as error:
+            with explained_violations(what):
+                spark.range(1).select(computed(field, expression).alias("value")).collect()
+        except (PySparkException, ConstraintViolationError) as error:
             raise InvalidCommitError(
-                f"{what} must be of type {field.type}, and ({expression}) is not: {first_line(error)}"
+                f"{what} must be of type {declared_type(field)}, and ({expression}) is not: {first_line(error)}"
             ) from error
 
 

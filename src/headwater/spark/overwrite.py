@@ -6,7 +6,7 @@ A removal is an entry in the log, made in the same commit that adds the new file
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,21 +14,41 @@ import pyarrow.compute as pc
 from headwater.log import columns as build
 from headwater.log.expressions import And, Compare, Constant, Expression, In, IsNull, Literal, Or, Unknown, column
 from headwater.log.file_actions import REMOVED_COLUMNS, removals
-from headwater.log.schema import BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ, is_string
-from headwater.log.schema.types import BYTE, INTEGER, LONG, SHORT
+from headwater.log.schema import (
+    BOOLEAN,
+    BYTE,
+    DATE,
+    INTEGER,
+    LONG,
+    SHORT,
+    TIMESTAMP,
+    TIMESTAMP_NTZ,
+    StructField,
+    StructType,
+    compares_as_is,
+    is_string,
+)
+from headwater.spark.char_types import as_read, shows_padding
+from headwater.spark.columns import quoted
 from headwater.spark.file_rows import partition_values
+from headwater.spark.functions import functions
+from headwater.spark.partition_text import positive_zero
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pyspark.sql import DataFrame, SparkSession
+
     from headwater.log.actions import Add
-    from headwater.log.schema import StructField
     from headwater.log.snapshot import Snapshot
     from headwater.log.transaction import Transaction
 
 __all__ = ["all_files", "files_of_partitions", "partition_texts", "removals"]
 
 _COMPARABLE = (BYTE, SHORT, INTEGER, LONG, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ)
+_FAR = object()
+PARTITION_NUMBER = "__headwater_number"
+"""The place of a partition among some."""
 _MANY_PARTITIONS = 500
 """Of more, the read set only remembers the values of each column, not how they go together."""
 
@@ -38,20 +58,50 @@ def all_files(transaction: Transaction) -> pa.Table:
     return transaction.read_files(columns=REMOVED_COLUMNS)
 
 
-def files_of_partitions(transaction: Transaction, adds: Sequence[Add]) -> pa.Table:
+def files_of_partitions(spark: SparkSession, transaction: Transaction, adds: Sequence[Add]) -> pa.Table:
     """The live files of the partitions that new files are in."""
     snapshot = transaction.snapshot
     assert snapshot is not None, "a table that does not exist has no partitions"
     written = build.string_maps([add.partition_values for add in adds])
     keys = [(snapshot.schema.field(name), partition_key(snapshot, name)) for name in snapshot.partition_columns]
-    new = [partition_values(pa.chunked_array([written]), field, key) for field, key in keys]
+    zone = snapshot.ctx.time_zone
+    new = [partition_values(pa.chunked_array([written]), field, key, zone) for field, key in keys]
     expression = _written_partitions(keys, new)
     files = transaction.read_files(expression, REMOVED_COLUMNS)
-    old = [partition_values(files.column("partitionValues"), field, key) for field, key in keys]
+    old = [partition_values(files.column("partitionValues"), field, key, zone) for field, key in keys]
     # The expression may keep too much: types that pruning cannot compare. Here values are compared as they are.
-    return files.filter(
-        pc.is_in(partition_texts(old, files.num_rows), value_set=partition_texts(new, len(adds)).unique())
+    replaced = partition_texts(new, len(adds)).unique()
+    if files.num_rows and not all(compares_as_is([field]) for field, _ in keys):
+        replaced = _equal_for_spark(spark, [field for field, _ in keys], old, new)
+    return files.filter(pc.is_in(partition_texts(old, files.num_rows), value_set=replaced))
+
+
+def _equal_for_spark(
+    spark: SparkSession, fields: list[StructField], old: list[pa.ChunkedArray], new: list[pa.ChunkedArray]
+) -> pa.Array:
+    """The texts of those old partitions that Spark takes for one of the new ones: of text with rules of its own."""
+    sf = functions()
+    schema = StructType([StructField(field.name, field.type) for field in fields])
+    names, padded = list(schema.names), shows_padding(spark)
+    distinct = [pa.table(side, names=names).group_by(names).aggregate([]).select(names) for side in (old, new)]
+    sides = []
+    for side, values in zip("on", distinct, strict=True):
+        read = [as_read(sf.col(quoted(field.name)), field, padded=padded) for field in fields]
+        shown = partition_frame(spark, values, schema).select(*read, sf.col(PARTITION_NUMBER))
+        sides.append(shown.toDF(*(f"{side}{i}" for i in range(len(names) + 1))))
+    same = reduce(
+        lambda one, other: one & other, (sf.col(f"o{i}").eqNullSafe(sf.col(f"n{i}")) for i in range(len(names)))
     )
+    found = sides[0].join(sides[1], same, "left_semi").select(f"o{len(names)}").collect()
+    texts = partition_texts([distinct[0].column(name) for name in names], distinct[0].num_rows)
+    return texts.take(build.int64s([row[0] for row in found])).combine_chunks()
+
+
+def partition_frame(spark: SparkSession, values: pa.Table, schema: StructType) -> DataFrame:
+    """Partition values as rows that Spark can be asked about, each with its place (`PARTITION_NUMBER`)."""
+    numbered = values.append_column(PARTITION_NUMBER, build.int64s(range(values.num_rows)))
+    shown: Any = StructType([*schema.fields, StructField(PARTITION_NUMBER, LONG)]).to_spark()
+    return spark.createDataFrame(numbered, schema=shown)
 
 
 def partition_key(snapshot: Snapshot, name: str) -> str:
@@ -65,7 +115,9 @@ def partition_texts(columns: list[pa.ChunkedArray], count: int) -> pa.ChunkedArr
     """One text for each row, the same for the same values: lengths keep neighbours apart, and null from empty."""
     texts = []
     for values in columns:
-        text = values.cast(pa.string())
+        if pa.types.is_temporal(values.type):  # years beyond four digits have no text in Arrow
+            values = values.cast(pa.int32() if pa.types.is_date32(values.type) else pa.int64())
+        text = positive_zero(values).cast(pa.string())
         length = pc.fill_null(pc.utf8_length(text), -1).cast(pa.string())
         texts.append(pc.binary_join_element_wise(length, pc.fill_null(text, ""), ":"))
     if not texts:
@@ -81,13 +133,33 @@ def _written_partitions(keys: list[tuple[StructField, str]], new: list[pa.Chunke
     distinct = table.group_by(table.column_names).aggregate([])
     fields = [field for field, _ in keys]
     if len(fields) == 1 or distinct.num_rows > _MANY_PARTITIONS:
-        return And(tuple(_any_of(f, distinct.column(str(i)).unique().to_pylist()) for i, f in enumerate(fields)))
-    rows = [tuple(row.values()) for row in distinct.to_pylist()]
+        return And(tuple(_any_of(f, _values(distinct.column(str(i)).unique())) for i, f in enumerate(fields)))
+    rows = list(zip(*(_values(distinct.column(str(i))) for i in range(len(fields))), strict=True))
     return Or(tuple(And(tuple(_any_of(f, [v]) for f, v in zip(fields, row, strict=True))) for row in rows))
 
 
+def _values(column: pa.Array | pa.ChunkedArray) -> list[object]:
+    """The values as Python has them; `_FAR` for points in time beyond its calendar."""
+    try:
+        found: list[object] = column.to_pylist()
+        return found
+    except (ValueError, OverflowError):
+        return [_value(scalar) for scalar in column]
+
+
+def _value(scalar: pa.Scalar) -> object:
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return _FAR
+
+
 def _any_of(field: StructField, values: list[object]) -> Expression:
+    if any(value is _FAR for value in values):
+        return Unknown(f"a partition of {field.name}")
     if field.type not in _COMPARABLE and not is_string(field.type):
+        return Unknown(f"a partition of {field.name}")
+    if not compares_as_is([field]):
         return Unknown(f"a partition of {field.name}")
     named = column(field.name)
     literals = tuple(Literal(value) for value in values if value is not None)

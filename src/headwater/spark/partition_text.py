@@ -114,7 +114,10 @@ def timestamp_text(micros: int, *, zoned: bool) -> str:
 
 
 def _day(days: int) -> str:
-    """A day since 1970-01-01 as text, with years as long as they are (`datetime` ends at 9999)."""
+    """A day since 1970-01-01 as text, with years as long as they are (`datetime` ends at 9999).
+
+    ISO 8601 puts a sign before years of more than four digits; most readers insist on it.
+    """
     # The calendar repeats every 400 years, which are 146,097 days.
     cycles, rest = divmod(days + 719_468, 146_097)
     year_of_cycle = (rest - rest // 1_460 + rest // 36_524 - rest // 146_096) // 365
@@ -122,7 +125,7 @@ def _day(days: int) -> str:
     shifted = (5 * day + 2) // 153
     month = shifted + 3 if shifted < 10 else shifted - 9
     year = cycles * 400 + year_of_cycle + (month <= 2)
-    sign, digits = ("-", -year) if year < 0 else ("", year)
+    sign, digits = ("-", -year) if year < 0 else ("+", year) if year > 9999 else ("", year)
     return f"{sign}{digits:04}-{month:02}-{day - (153 * shifted + 2) // 5 + 1:02}"
 
 
@@ -133,14 +136,14 @@ def same_value_runs(columns: list[pa.Array]) -> list[int]:
     rows = len(columns[0])
     changes: Any = None
     for column in columns:
-        codes = _positive_zero(column).dictionary_encode(null_encoding="encode").indices
+        codes = positive_zero(column).dictionary_encode(null_encoding="encode").indices
         differs = pc.not_equal(codes.slice(1), codes.slice(0, max(rows - 1, 0)))
         changes = differs if changes is None else pc.or_(changes, differs)
     return [0, *(position + 1 for position in pc.indices_nonzero(changes).to_pylist()), rows] if rows else [0]
 
 
-def _positive_zero(column: pa.Array) -> pa.Array:
-    """Floating numbers with one zero: Spark sorts -0.0 and 0.0 as equal, so they would come mixed."""
+def positive_zero(column: pa.Array) -> pa.Array:
+    """Floating numbers with one zero: -0.0 and 0.0 are equal for Spark, and two values for Arrow."""
     import pyarrow.compute as pc
 
     return pc.add(column, pa.scalar(0.0, column.type)) if pa.types.is_floating(column.type) else column

@@ -29,7 +29,7 @@ from headwater.spark.roads import choose_road
 from headwater.spark.row_locations import location_columns
 from headwater.spark.row_tracking import ROW_COMMIT_VERSION, ROW_ID, materialized_columns, row_tracking_columns
 from headwater.spark.snapshot_files import SnapshotFiles
-from headwater.spark.time_travel import resolve_target
+from headwater.spark.time_travel import in_session_zone, resolve_target, session_zone
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -97,8 +97,9 @@ def read(
         from headwater.spark.changes import read_changes
 
         return read_changes(spark, path, **asked.changes, storage_options=storage_options)
-    target = resolve_target(path, asked.version, asked.timestamp, str(spark.conf.get("spark.sql.session.timeZone")))
-    ctx = table_context(target.path, storage_options)
+    zone = session_zone(spark)
+    target = resolve_target(path, asked.version, asked.timestamp, zone)
+    ctx = table_context(target.path, storage_options, time_zone=zone)
     snapshot = open_snapshot(ctx, version=target.version, timestamp=target.timestamp)
     selection = Selection(where, None if columns is None else tuple(columns))
     frame = scan(
@@ -125,6 +126,7 @@ def scan(
 
     A numbered part shows where each row is as well (`headwater.log.numbered_part`).
     """
+    snapshot = in_session_zone(spark, snapshot)
     road = choose_road(spark, snapshot)
     if road != "spark":
         safe_options = {**SAFE_OPTIONS, **(options or {})}

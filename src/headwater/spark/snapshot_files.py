@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headwater.log.expressions import And
 from headwater.log.numbered_part import FILE_COLUMN, NumberedPart
+from headwater.log.schema import TIMESTAMP
 from headwater.log.snapshot_part import SnapshotPart
 from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, NumbersVectors
@@ -47,9 +48,11 @@ class SnapshotFiles:
         part = f", files {hash(self.snapshot.paths):x}" if isinstance(self.snapshot, SnapshotPart) else ""
         part += f", numbers {hash(self.snapshot.numbers):x}" if isinstance(self.snapshot, NumberedPart) else ""
         selected = "" if self.selection is None else f", where {self.selection}"
+        instants = any(field.type == TIMESTAMP for field in self.columns.partition_fields)
+        zone = f", zone {self.snapshot.ctx.time_zone}" if instants else ""
         return (
             f"Headwater({self.root}, version {self.snapshot.version}, table {self.snapshot.metadata.id}"
-            f"{part}{tracked}{vectors}{selected})"
+            f"{part}{tracked}{vectors}{zone}{selected})"
         )
 
     @cached_property
@@ -117,7 +120,8 @@ class SnapshotFiles:
         found: dict[str, pa.ChunkedArray | pa.Array] = {}
         for name, scanned in zip(self.columns.partition_columns, self.columns.partition_fields, strict=True):
             key, field = self.columns.partition_key(name), self.columns.table.field(name)
-            found[scanned.name] = partition_values(files.column("partitionValues"), field, key)
+            texts = files.column("partitionValues")
+            found[scanned.name] = partition_values(texts, field, key, self.snapshot.ctx.time_zone)
         if self.deleted is not None:
             found[VECTOR_COLUMN] = self.deleted.numbers(files.column("deletionVector"))
         if self.row_tracking:

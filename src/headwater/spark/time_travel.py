@@ -1,25 +1,32 @@
-"""Which version a reader means: `path@v3`, `path@20240131120000000`, and times in the session's zone.
+"""What a session's time zone decides: which version a reader means, and which instant a zoneless partition value is.
 
-A time without a zone is one in the session's time zone, as everywhere in Spark.
+A time without a zone is one in the session's time zone, as everywhere in Spark: in `timestamp`, in a path such as
+`path@20240131120000000`, and in the log's partition values.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta, timezone, tzinfo
-from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo
+from dataclasses import dataclass, replace
+from datetime import date, datetime, time
+from typing import TYPE_CHECKING, TypeVar
 
 from headwater.errors import HeadwaterError
+from headwater.log.filter_literals import zone_of
+from headwater.log.schema import TIMESTAMP
+from headwater.log.snapshot import Snapshot
 from headwater.storage import open_store
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
     from os import PathLike
+
+    from pyspark.sql import SparkSession
+
+_AnySnapshot = TypeVar("_AnySnapshot", bound=Snapshot)
 
 _SUFFIX = re.compile(r"(?P<path>.+)@(?:v(?P<version>\d+)|(?P<timestamp>\d{17}))", re.DOTALL)
 _SUFFIX_FORMAT = "%Y%m%d%H%M%S%f"
-_OFFSET = re.compile(r"(?:UTC|GMT|UT)?(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d{2}))?")
 
 
 class TimeTravelError(HeadwaterError, ValueError):
@@ -33,6 +40,19 @@ class Target:
     path: str | PathLike[str]
     version: int | None
     timestamp: datetime | int | None
+
+
+def session_zone(spark: SparkSession) -> str:
+    """The session's time zone, as Spark spells it."""
+    return str(spark.conf.get("spark.sql.session.timeZone"))
+
+
+def in_session_zone(spark: SparkSession, snapshot: _AnySnapshot) -> _AnySnapshot:
+    """The same snapshot, whose partition values without a zone are in the session's."""
+    is_zoned = any(snapshot.schema.field(name).type == TIMESTAMP for name in snapshot.partition_columns)
+    if not is_zoned or snapshot.ctx.time_zone == session_zone(spark):
+        return snapshot
+    return replace(snapshot, ctx=replace(snapshot.ctx, time_zone=session_zone(spark)))
 
 
 def resolve_target(
@@ -95,16 +115,13 @@ def _suffix_time(digits: str, zone: str) -> datetime:
 
 def _zone(name: str) -> tzinfo:
     """A zone as Spark names it: of the zone database, or an offset such as `+02:00`."""
-    offset = _OFFSET.fullmatch(name)
-    if offset is not None:
-        span = timedelta(hours=int(offset["hours"]), minutes=int(offset["minutes"] or 0))
-        return timezone(-span if offset["sign"] == "-" else span)
     try:
-        return ZoneInfo("UTC" if name == "Z" else name)
-    except (KeyError, ValueError) as error:
-        raise TimeTravelError(
-            f"the session's time zone {name!r} is not known here: give the time with a zone"
-        ) from error
+        zone = zone_of(name)
+    except ValueError:
+        zone = None
+    if zone is None:
+        raise TimeTravelError(f"the session's time zone {name!r} is not known here: give the time with a zone")
+    return zone
 
 
 def _is_table(path: str) -> bool:

@@ -14,6 +14,7 @@ from headwater.errors import TableNotFoundError, WriteOptionError
 from headwater.features.context import table_context
 from headwater.log.opening import open_snapshot
 from headwater.spark.functions import functions_for_connect, is_connect
+from headwater.spark.time_travel import session_zone
 from headwater.spark.write_attempt import FileSizes, WriteAgainError, WriteAttempt
 from headwater.spark.write_options import parse_write_options
 
@@ -130,7 +131,7 @@ def write(
         storage_options=storage_options,
     )
     sizes = FileSizes(max_records_per_file, target_file_size, optimize_write, compression)
-    ctx = table_context(path, storage_options)
+    ctx = table_context(path, storage_options, time_zone=session_zone(df.sparkSession))
     with functions_for_connect() if is_connect(df) else nullcontext():
         for number in range(1, _MAX_REWRITES + 1):
             attempt = WriteAttempt(df, ctx, _newest(ctx), options, sizes)

@@ -214,7 +214,7 @@ class WriteAttempt:
         if self.options.replace_where is not None:
             return self._replaced_where(transaction, new, target, self.options.replace_where)
         is_dynamic = self.options.partition_overwrite == "dynamic" and bool(self.snapshot.partition_columns)
-        old = files_of_partitions(transaction, new) if is_dynamic else all_files(transaction)
+        old = files_of_partitions(self.df.sparkSession, transaction, new) if is_dynamic else all_files(transaction)
         change = self.options.data_change
         return _Files(new, removes=removals(old, self.ctx.clock_ms(), data_change=change), keeps_row_ids=change)
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import ConstraintViolationError, InvalidCommitError
 from headwater.log.schema import VOID, StructType
-from headwater.spark.char_types import declared_type
-from headwater.spark.column_values import computed, filled_columns, generation_check
+from headwater.spark.char_types import as_compared, as_written, declared_type
+from headwater.spark.column_values import as_partition_value, computed, filled_columns, generation_check
 from headwater.spark.columns import quoted
 from headwater.spark.conform import conformed, null_of
 from headwater.spark.constraints import null_checks, sql_rules, with_checks
@@ -82,39 +82,47 @@ def table_rows(
         rules.append(must_match)
     kept = StructType([field for field in schema.fields if field.type != VOID])
     with _explained_expressions(rules, filled, uri):
-        frame = _completed(df, kept, given, filled, also)
+        partitions = definition.metadata.partition_columns
+        frame = as_compared(_completed(df, kept, given, filled, also, partitions), kept, also)
         checks = null_checks(kept)
         checks += [
-            generation_check(kept.field(name), expression, kept)
+            generation_check(kept.field(name), expression, kept, partitions)
             for name, expression in filled.generated.items()
             if name.lower() in given
         ]
         checks += [rule.check(kept) for rule in rules]
-        frame = with_checks(frame, kept, checks, also, carrier=next(iter(also), None))
+        frame = as_written(with_checks(frame, kept, checks, also, carrier=next(iter(also), None)), kept, also)
         assert frame.schema is not None  # Spark Connect looks at expressions no earlier
     counted = {name: i for name, i in filled.identities.items() if name.lower() not in given}
     return TableRows(frame, kept, counted)
 
 
 def _completed(
-    df: DataFrame, kept: StructType, given: dict[str, StructField], filled: FilledColumns, also: Sequence[str]
+    df: DataFrame,
+    kept: StructType,
+    given: dict[str, StructField],
+    filled: FilledColumns,
+    also: Sequence[str],
+    partition_columns: Sequence[str],
 ) -> DataFrame:
     """The table's columns: what is given, what is filled in, and then what is generated from both."""
     counts = any(name.lower() not in given for name in filled.identities)
     source = with_row_numbers(df) if counts else df
     late = {name for name in filled.generated if name.lower() not in given}
     hidden = [_column(name) for name in also]
-    early = [_value(f, given, filled).alias(f.name) for f in kept.fields if f.name not in late]
-    frame = source.select(*early, *hidden)
+    early = StructType([f for f in kept.fields if f.name not in late])
+    values = {f.name: as_partition_value(_value(f, given, filled), f, partition_columns) for f in early.fields}
+    frame = source.select(*(value.alias(name) for name, value in values.items()), *hidden)
     if not late:
         return frame
-    return frame.select(
-        *(
-            computed(f, filled.generated[f.name]).alias(f.name) if f.name in late else _column(f.name)
-            for f in kept.fields
-        ),
-        *hidden,
-    )
+    frame = as_compared(frame, early, also)
+    columns = {name: _column(name) for name in values}
+    for field in kept.fields:
+        if field.name in late:
+            columns[field.name] = as_partition_value(
+                computed(field, filled.generated[field.name]), field, partition_columns
+            )
+    return frame.select(*(columns[f.name].alias(f.name) for f in kept.fields), *hidden)
 
 
 @contextmanager

@@ -5,7 +5,7 @@
 PrimitiveType(name='long')
 """
 
-from headwater.log.schema.chars import may_be_padded, strings_for_chars
+from headwater.log.schema.chars import compares_as_is, may_be_padded, strings_for_chars
 from headwater.log.schema.mapping import (
     MappingMode,
     column_id,
@@ -69,6 +69,7 @@ __all__ = [
     "StructType",
     "UserDefinedType",
     "column_id",
+    "compares_as_is",
     "drop_field_ids",
     "is_char",
     "is_string",

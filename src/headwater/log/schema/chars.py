@@ -1,7 +1,8 @@
-"""`char(n)` and `varchar(n)` columns, the way Spark keeps them in a schema.
+"""Text columns that are more than text: `char(n)`, `varchar(n)` and collations, the way Spark keeps them in a schema.
 
-Spark writes such columns as strings, and the declared type into the metadata of the top-level column. Values of
-`char(n)` are padded with blanks, and Spark pads the literals they are compared with.
+Spark writes `char(n)` and `varchar(n)` columns as strings, and the declared type into the metadata of the top-level
+column. Values of `char(n)` are padded with blanks, and Spark pads the literals they are compared with. The collation of
+a string stands in the metadata of the nearest field. Both are compared by other rules than byte by byte.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 CHAR_VARCHAR_KEY = "__CHAR_VARCHAR_TYPE_STRING"
 """The column metadata key where Spark keeps the declared type of a column with `char(n)` or `varchar(n)`."""
+
+COLLATIONS_KEY = "__COLLATIONS"
+"""The metadata key where Spark keeps the collations of the strings in a column."""
 
 _CHAR = re.compile(r"\bchar\(")
 
@@ -39,6 +43,17 @@ def may_be_padded(path: Sequence[StructField]) -> bool:
     """
     declared = str(path[0].metadata.get(CHAR_VARCHAR_KEY, ""))
     return _CHAR.search(declared) is not None or _CHAR.match(str(path[-1].type)) is not None
+
+
+def compares_as_is(path: Sequence[StructField]) -> bool:
+    """Whether Spark compares values of a column, given by the fields on the way to it, as the log has them.
+
+    It does not for text with rules of its own: a collation, or the padding of `char(n)`.
+
+    >>> compares_as_is([StructField("name", STRING, metadata={COLLATIONS_KEY: {"name": "icu.UNICODE_CI"}})])
+    False
+    """
+    return not may_be_padded(path) and not any(COLLATIONS_KEY in field.metadata for field in path)
 
 
 def _string_for_char(field: StructField) -> StructField:

@@ -6,7 +6,7 @@ unwraps casts, after which the log can prune by it. The plan is never run, so it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.log.expressions import And, Column, Constant
@@ -84,7 +84,8 @@ class AnalyzedFilter:
 
 def empty_relation(spark: SparkSession, schema: StructType) -> DataFrame:
     """The columns of a table, in a classic session."""
-    fields = list(ScanColumns(schema, "none", ()).visible.fields)
+    # The log may have nulls where the schema allows none: the optimizer must not answer `IS NULL` by the schema.
+    fields = [replace(field, nullable=True) for field in ScanColumns(schema, "none", ()).visible.fields]
     return relation(spark, _NoFiles(schema.to_json()), fields, {})
 
 

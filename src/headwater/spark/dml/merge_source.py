@@ -25,7 +25,7 @@ from headwater.log.schema import (
     TIMESTAMP_NTZ,
     DecimalType,
     StructType,
-    may_be_padded,
+    compares_as_is,
 )
 from headwater.log.schema.lookup import resolve
 from headwater.spark.columns import quoted
@@ -73,8 +73,9 @@ class Source:
     def is_comparable(self, key: Key, target: StructType) -> bool:
         """Whether the log's statistics order values as Spark compares these two columns."""
         path = resolve(target, key.target)
-        one, other = path[-1].type, self.schema.field(key.source).type
-        if may_be_padded(path):
+        source = self.schema.field(key.source)
+        one, other = path[-1].type, source.type
+        if not compares_as_is(path) or not compares_as_is([source]):
             return False
         return (one in INTEGRAL and other in INTEGRAL) or (one == other and _is_ordered(one))
 

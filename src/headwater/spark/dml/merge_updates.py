@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
 from headwater.log.schema import LONG, VOID, StructType
 from headwater.spark.assignment import spark_type
-from headwater.spark.column_values import computed, generation_check
+from headwater.spark.char_types import as_compared, as_written
+from headwater.spark.column_values import as_partition_value, computed, generation_check
 from headwater.spark.columns import quoted
 from headwater.spark.constraints import null_checks, sql_rules, with_checks
 from headwater.spark.dml.assigned_values import new_values
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from headwater.features.table_changes import TableDefinition
+    from headwater.log.schema import StructField
     from headwater.spark.dml.merge_clauses import Clause
     from headwater.spark.dml.merge_columns import MergeColumns
     from headwater.spark.dml.merge_view import Joined
@@ -105,10 +107,15 @@ class Updates:
         if self.tracks_rows:
             no_version = sf.lit(None).cast(spark_type(LONG)).alias(ROW_COMMIT_VERSION)
             hidden |= {ROW_ID: view.target[ROW_ID], ROW_COMMIT_VERSION: no_version}
-        columns = [value.alias(name) for name, value in chosen.items()]
-        frame = frame.select(*columns, *hidden.values(), sf.col(CLAUSE))
-        frame = self._generated(frame, stored, given, [*hidden, CLAUSE])
-        return self._checked(frame, stored, given, [*hidden, CLAUSE], next(iter(located), None)).drop(CLAUSE)
+        columns = [self._stored(value, stored.field(name)).alias(name) for name, value in chosen.items()]
+        also = [*hidden, CLAUSE]
+        frame = as_compared(frame.select(*columns, *hidden.values(), sf.col(CLAUSE)), stored, also)
+        frame = as_compared(self._generated(frame, stored, given, also), stored, also)
+        checked = self._checked(frame, stored, given, also, next(iter(located), None))
+        return as_written(checked, stored, also).drop(CLAUSE)
+
+    def _stored(self, value: Column, field: StructField) -> Column:
+        return as_partition_value(value, field, self.definition.metadata.partition_columns)
 
     def _matched(self, view: Joined) -> DataFrame:
         """The pairs that an UPDATE clause acts on, and rows that match nothing."""
@@ -153,7 +160,7 @@ class Updates:
             value = sf.col(quoted(field.name))
             if field.name in generated:
                 own = [number for number, values in given.items() if field.name in values]
-                anew = computed(field, generated[field.name])
+                anew = self._stored(computed(field, generated[field.name]), field)
                 value = sf.when(sf.col(CLAUSE).isin(*own), value).otherwise(anew) if own else anew
             columns.append(value.alias(field.name))
         return frame.select(*columns, *(sf.col(name) for name in also))
@@ -165,7 +172,7 @@ class Updates:
         assigned = {name for values in given.values() for name in values}
         checks = null_checks(stored)
         checks += [
-            generation_check(stored.field(name), text, stored)
+            generation_check(stored.field(name), text, stored, self.definition.metadata.partition_columns)
             for name, text in self.columns.filled.generated.items()
             if name in assigned
         ]

@@ -8,11 +8,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.log.columns import int64s
-from headwater.log.schema import LONG, StructField, StructType
+from headwater.log.schema import StructField, StructType, compares_as_is
+from headwater.spark.char_types import as_read, shows_padding
 from headwater.spark.columns import quoted
 from headwater.spark.file_rows import partition_values
 from headwater.spark.functions import functions
-from headwater.spark.overwrite import partition_key, partition_texts
+from headwater.spark.overwrite import PARTITION_NUMBER, partition_frame, partition_key, partition_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from headwater.log.snapshot import Snapshot
-
-_NUMBER = "__headwater_number"
 
 
 def matching_files(
@@ -44,20 +43,35 @@ def matching_files(
     names = [snapshot.schema.field(name).name for name in snapshot.partition_columns]
     values: dict[str, pa.Array] = {
         name: partition_values(
-            files.column("partitionValues"), snapshot.schema.field(name), partition_key(snapshot, name)
+            files.column("partitionValues"),
+            snapshot.schema.field(name),
+            partition_key(snapshot, name),
+            snapshot.ctx.time_zone,
         ).combine_chunks()
         for name in names
     }
     if not names:  # a condition without columns: it is true or false
-        one = spark.range(1).select(functions().col("id").alias(_NUMBER))
+        one = spark.range(1).select(functions().col("id").alias(PARTITION_NUMBER))
         return list(range(files.num_rows)) if matching(one).collect() else []
     distinct = pa.table(values).group_by(names).aggregate([]).select(names)
-    numbered = distinct.append_column(_NUMBER, int64s(range(distinct.num_rows)))
-    fields = [StructField(name, snapshot.schema.field(name).type) for name in names]
-    schema = StructType([*fields, StructField(_NUMBER, LONG)])
-    frame = spark.createDataFrame(numbered, schema=schema.to_spark())
-    kept = [row[0] for row in matching(frame).select(quoted(_NUMBER)).collect()]
+    plain = StructType([StructField(name, snapshot.schema.field(name).type) for name in names])
+    frame = _as_read(partition_frame(spark, distinct, plain), snapshot, names)
+    kept = [row[0] for row in matching(frame).select(quoted(PARTITION_NUMBER)).collect()]
     wanted = partition_texts([distinct.column(name) for name in names], distinct.num_rows).take(int64s(kept))
     own = partition_texts([pa.chunked_array([values[name]]) for name in names], files.num_rows)
     found: list[int] = pc.indices_nonzero(pc.is_in(own, value_set=wanted.combine_chunks())).to_pylist()
     return found
+
+
+def _as_read(frame: DataFrame, snapshot: Snapshot, names: list[str]) -> DataFrame:
+    """The partition values as a query sees them: text with rules of its own is compared by these rules."""
+    fields = [snapshot.schema.field(name) for name in names]
+    if all(compares_as_is([field]) for field in fields):
+        return frame
+    sf = functions()
+    padded = shows_padding(frame.sparkSession)
+    columns = []
+    for field in fields:
+        value = sf.col(quoted(field.name))
+        columns.append(value if compares_as_is([field]) else as_read(value, field, padded=padded))
+    return frame.select(*columns, sf.col(PARTITION_NUMBER))

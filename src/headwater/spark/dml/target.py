@@ -37,6 +37,7 @@ from headwater.spark.file_copies import Copies, can_copy
 from headwater.spark.overwrite import removals
 from headwater.spark.row_tracking import ROW_COMMIT_VERSION, ROW_ID
 from headwater.spark.scan import scan
+from headwater.spark.time_travel import session_zone
 from headwater.spark.write_options import user_metadata_of
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class DmlTarget:
             TableNotFoundError: there is no table.
             UnsupportedProtocolError: the table cannot be written.
         """
-        ctx = table_context(path, storage_options)
+        ctx = table_context(path, storage_options, time_zone=session_zone(spark))
         started_ms = ctx.clock_ms()
         return cls(spark, Transaction(ctx, open_snapshot(ctx)), operation, storage_options, started_ms)
 

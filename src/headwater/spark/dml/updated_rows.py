@@ -11,7 +11,8 @@ from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
 from headwater.log.schema import LONG, VOID, StructType
 from headwater.log.schema.lookup import dotted
 from headwater.spark.assignment import spark_type
-from headwater.spark.column_values import computed, filled_columns, generation_check
+from headwater.spark.char_types import as_compared, as_written
+from headwater.spark.column_values import as_partition_value, computed, filled_columns, generation_check
 from headwater.spark.columns import ScanColumns, quoted
 from headwater.spark.constraints import may_depend, null_checks, sql_rules, with_checks
 from headwater.spark.dml.assigned_values import Assignment, new_values
@@ -23,7 +24,7 @@ from headwater.spark.quiet import quiet_analysis
 from headwater.spark.row_tracking import ROW_COMMIT_VERSION, ROW_ID
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from pyspark.sql import Column, DataFrame
 
@@ -84,11 +85,14 @@ class Update:
         sf = functions()
         definition = self.target.definition
         schema = StructType([field for field in definition.schema.fields if field.type != VOID])
+        partitions = definition.metadata.partition_columns
         columns: list[Column] = []
         for field in schema.fields:
             old = sf.col(quoted(field.name))
             new = self.values.get(field.name)
-            columns.append((old if new is None else sf.when(matched, new).otherwise(old)).alias(field.name))
+            if new is not None:
+                old = sf.when(matched, as_partition_value(new, field, partitions)).otherwise(old)
+            columns.append(old.alias(field.name))
         columns += [sf.col(name) for name in located]
         hidden = [*located]
         if self.target.tracks_rows:
@@ -97,17 +101,19 @@ class Update:
             columns += [sf.col(ROW_ID), version.alias(ROW_COMMIT_VERSION)]
             hidden += [ROW_ID, ROW_COMMIT_VERSION]
         rows = self.condition.aliased(frame).select(*columns, matched.alias(MATCHED))
-        rows = _generated(rows, schema, self._generated_anew, [*hidden, MATCHED])
+        also = [*hidden, MATCHED]
+        rows = _generated(as_compared(rows, schema, also), schema, self._generated_anew, also, partitions)
+        rows = as_compared(rows, schema, also)
         checks = null_checks(schema)
         checks += [
-            generation_check(schema.field(name), text, schema)
+            generation_check(schema.field(name), text, schema, partitions)
             for name, text in self._generated.items()
             if name in self.values
         ]
         checks += [r.check(schema) for r in sql_rules(definition.protocol, definition.metadata.configuration, schema)]
         is_old = ~sf.col(MATCHED)
         checks = [replace(check, holds=check.holds | is_old) for check in checks]
-        return with_checks(rows, schema, checks, [*hidden, MATCHED], carrier=next(iter(located), None))
+        return as_written(with_checks(rows, schema, checks, also, carrier=next(iter(located), None)), schema, also)
 
 
 def read_update(target: DmlTarget, condition: Condition, given: Mapping[str, str | Column] | None) -> Update:
@@ -153,7 +159,9 @@ def _check_given(given: object) -> None:
             )
 
 
-def _generated(rows: DataFrame, schema: StructType, late: Mapping[str, str], also: list[str]) -> DataFrame:
+def _generated(
+    rows: DataFrame, schema: StructType, late: Mapping[str, str], also: list[str], partitions: Collection[str]
+) -> DataFrame:
     """The rows with generated columns computed from the new values, where a row has some."""
     if not late:
         return rows
@@ -162,7 +170,7 @@ def _generated(rows: DataFrame, schema: StructType, late: Mapping[str, str], als
     for field in schema.fields:
         old = sf.col(quoted(field.name))
         if field.name in late:
-            new = computed(field, late[field.name])
+            new = as_partition_value(computed(field, late[field.name]), field, partitions)
             old = sf.when(sf.col(MATCHED), new).otherwise(old).alias(field.name)
         columns.append(old)
     return rows.select(*columns, *(sf.col(quoted(name)) for name in also))

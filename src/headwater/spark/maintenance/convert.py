@@ -27,6 +27,7 @@ from headwater.spark.file_names import log_path
 from headwater.spark.indexed_columns import DEFAULT_PREFIX_LENGTH
 from headwater.spark.maintenance.convert_footers import FooterReader, read_footers
 from headwater.spark.maintenance.convert_partitions import partition_values_of
+from headwater.spark.time_travel import session_zone
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def convert(
         SchemaMismatchError: the directories have other partition columns, or files contradict each other.
         NotParquetError: a file is not Parquet.
     """
-    ctx = table_context(path, storage_options)
+    ctx = table_context(path, storage_options, time_zone=session_zone(spark))
     if _is_table(ctx):
         return
     check_no_other_log(ctx)
@@ -122,7 +123,7 @@ def _directories(files: pa.Table) -> pa.ChunkedArray:
 def _partition_values(
     ctx: LogContext, files: pa.Table, columns: tuple[StructField, ...]
 ) -> dict[str, dict[str, str | None]]:
-    return partition_values_of(_directories(files).unique().to_pylist(), columns, ctx.uri)
+    return partition_values_of(_directories(files).unique().to_pylist(), columns, ctx)
 
 
 def _reader(ctx: LogContext, storage_options: Mapping[str, str] | None) -> FooterReader:

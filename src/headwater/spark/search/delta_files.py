@@ -89,7 +89,8 @@ class DeltaFiles:
         }
         for name in self.columns.partition_columns:
             key, field = self.columns.partition_key(name), self.columns.table.field(name)
-            rows[_PARTITION_PREFIX + key] = partition_values(files.column("partitionValues"), field, key)
+            texts, zone = files.column("partitionValues"), self.snapshot.ctx.time_zone
+            rows[_PARTITION_PREFIX + key] = partition_values(texts, field, key, zone)
         return pa.table(rows)
 
     def read_plan(self, schema: StructType, *, located: bool = False) -> ReadPlan:

@@ -32,7 +32,7 @@ from headwater.spark.search.scan import check_reachable, run_tasks
 from headwater.spark.search.scan_source import Wanted
 from headwater.spark.search.search_job import check_limit
 from headwater.spark.search.search_spec import SCORE_COLUMN, Search
-from headwater.spark.time_travel import resolve_target
+from headwater.spark.time_travel import resolve_target, session_zone
 from headwater.spark.workers import core_count
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ def open_files(
     Raises:
         SearchIndexNotFoundError: the table has no search index.
     """
-    target = resolve_target(path, version, timestamp, str(spark.conf.get("spark.sql.session.timeZone")))
-    ctx = table_context(target.path, storage_options)
+    zone = session_zone(spark)
+    target = resolve_target(path, version, timestamp, zone)
+    ctx = table_context(target.path, storage_options, time_zone=zone)
     snapshot = newest = open_snapshot(ctx)
     if target.version is not None or target.timestamp is not None:
         snapshot = open_snapshot(ctx, version=target.version, timestamp=target.timestamp)
