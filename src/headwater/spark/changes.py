@@ -20,6 +20,7 @@ from headwater.spark.change_connect import changes_on_connect
 from headwater.spark.change_files import CHANGE_FIELDS, change_files
 from headwater.spark.change_python import changes_in_python
 from headwater.spark.change_scan import changes_in_spark
+from headwater.spark.char_types import padded_rows
 from headwater.spark.columns import ScanColumns
 from headwater.spark.functions import functions_for_connect, is_connect
 from headwater.spark.no_rows import no_rows
@@ -93,7 +94,7 @@ def scan_changes(
         case "connect":
             return changes_on_connect(spark, kinds, storage_options)
         case "python":
-            return changes_in_python(spark, kinds, storage_options)
+            return padded_rows(changes_in_python(spark, kinds, storage_options), feed.snapshot.schema)
     return changes_in_spark(spark, kinds, storage_options)
 
 

@@ -15,7 +15,7 @@ from headwater.log.schema import ArrayType, MapType, PrimitiveType, StructField,
 from headwater.log.schema.chars import CHAR_VARCHAR_KEY, COLLATIONS_KEY, may_be_padded
 from headwater.log.schema.ddl import parse_type
 from headwater.spark.assignment import spark_type
-from headwater.spark.functions import functions
+from headwater.spark.functions import functions, functions_for
 from headwater.spark.violations import violation
 
 if TYPE_CHECKING:
@@ -70,15 +70,50 @@ def as_read(value: Column, field: StructField, *, padded: bool) -> Column:
         field: the table's column.
         padded: whether `char(n)` is padded.
     """
-    sf = functions()
-    found = _LENGTH.fullmatch(str(declared_type(field)))
-    if padded and found is not None and found[1] == "char":
-        length = int(found[2])
-        value = sf.when(sf.char_length(value) < length, sf.rpad(value, length, " ")).otherwise(value)
+    if padded and may_be_padded([field]):
+        value = _padded(value, declared_type(field))
     shown: Any = StructType([field]).to_spark().fields[0]
     chars = {key: text for key, text in shown.metadata.items() if key == CHAR_VARCHAR_KEY}
     column: Column = value.cast(shown.dataType).alias(field.name, metadata=chars)
     return column
+
+
+def _padded(value: Column, type_: DataType) -> Column:
+    """Text at the length of `char(n)`, at every level, as Spark pads what it reads."""
+    sf = functions()
+    found: Column
+    match type_:
+        case StructType(fields=fields):
+            parts = [_padded(value[f.name], f.type).alias(f.name) for f in fields]
+            found = sf.when(value.isNotNull(), sf.struct(*parts))
+        case ArrayType(element_type=element):
+            found = sf.transform(value, lambda item: _padded(item, element))
+        case MapType(key_type=key, value_type=held):
+            keyed = sf.transform_keys(value, lambda name, _: _padded(name, key))
+            found = sf.transform_values(keyed, lambda _, item: _padded(item, held))
+        case _:
+            length = _LENGTH.fullmatch(str(type_))
+            if length is None or length[1] != "char":
+                return value
+            short = sf.char_length(value) < int(length[2])
+            found = sf.when(short, sf.rpad(value, int(length[2]), " ")).otherwise(value)
+    return found
+
+
+def padded_rows(frame: DataFrame, schema: StructType) -> DataFrame:
+    """Rows that Python has read, with `char(n)` as Spark shows what it reads by itself.
+
+    Args:
+        frame: the rows; columns that the table does not have stay as they are.
+        schema: the table's.
+    """
+    chars = {field.name: field for field in schema.fields if may_be_padded([field])}
+    if not chars.keys() & set(frame.columns) or not shows_padding(frame.sparkSession):
+        return frame
+    with functions_for(frame):
+        sf = functions()
+        columns = [(name, sf.col(_quoted(name))) for name in frame.columns]
+        return frame.select(*(as_read(v, chars[name], padded=True) if name in chars else v for name, v in columns))
 
 
 def as_compared(frame: DataFrame, schema: StructType, also: Sequence[str] = ()) -> DataFrame:

@@ -94,7 +94,7 @@ def _floating(value: pa.Scalar) -> str:
 
 def _point_in_time(value: pa.Scalar, type_: DataType) -> str:
     if type_ == DATE:
-        return _day(value.cast(pa.date32()).cast(pa.int32()).as_py())
+        return day_text(value.cast(pa.date32()).cast(pa.int32()).as_py())
     micros = value.cast(pa.timestamp("us", value.type.tz)).cast(pa.int64()).as_py()
     return timestamp_text(micros, zoned=type_ == TIMESTAMP)
 
@@ -110,10 +110,10 @@ def timestamp_text(micros: int, *, zoned: bool) -> str:
     time = f"{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}"
     if fraction:
         time += f".{fraction:06}"
-    return f"{_day(days)}T{time}Z" if zoned else f"{_day(days)} {time}"
+    return f"{day_text(days)}T{time}Z" if zoned else f"{day_text(days)} {time}"
 
 
-def _day(days: int) -> str:
+def day_text(days: int) -> str:
     """A day since 1970-01-01 as text, with years as long as they are (`datetime` ends at 9999).
 
     ISO 8601 puts a sign before years of more than four digits; most readers insist on it.

@@ -9,14 +9,20 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headwater.log.schema.chars import CHAR_VARCHAR_KEY
 from headwater.spark.functions import functions
+from headwater.spark.partition_text import day_text, timestamp_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+
+_CHAR = re.compile(r"char\((\d+)\)")
 
 
 def path_columns(rows: pa.Table, fields: list[dict[str, Any]]) -> dict[str, Column]:
@@ -53,11 +59,22 @@ def _array(values: pa.ChunkedArray, field: dict[str, Any]) -> Column:
     if pa.types.is_binary(values.type):
         encoded = [None if v is None else base64.b64encode(v).decode() for v in values.to_pylist()]
         return sf.from_json(sf.lit(json.dumps(encoded)), ArrayType(kind))
-    text = sf.from_json(sf.lit(json.dumps(_texts(values), ensure_ascii=False)), "array<string>")
-    return text if field["type"] == "string" else text.cast(ArrayType(kind))
+    texts = _texts(values)
+    char = _CHAR.fullmatch(str(field["metadata"].get(CHAR_VARCHAR_KEY)))
+    if char is not None:  # Spark pads what it reads of such columns, but these values are read from no file
+        texts = [None if text is None else text.ljust(int(char[1])) for text in texts]
+    text = sf.from_json(sf.lit(json.dumps(texts, ensure_ascii=False)), "array<string>")
+    return text if kind.simpleString() == "string" else text.cast(ArrayType(kind))
 
 
 def _texts(values: pa.ChunkedArray) -> list[str | None]:
     """Values as text that Spark casts back exactly."""
-    texts: list[str | None] = values.cast(pa.string()).to_pylist()
+    texts: list[str | None]
+    if pa.types.is_date32(values.type):
+        texts = [None if day is None else day_text(day) for day in values.cast(pa.int32()).to_pylist()]
+    elif pa.types.is_timestamp(values.type):
+        micros = values.cast(pa.timestamp("us", values.type.tz)).cast(pa.int64()).to_pylist()
+        texts = [None if us is None else timestamp_text(us, zoned=values.type.tz is not None) for us in micros]
+    else:
+        texts = values.cast(pa.string()).to_pylist()
     return texts

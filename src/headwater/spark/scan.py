@@ -14,6 +14,7 @@ from headwater.features.context import table_context
 from headwater.log.numbered_part import NumberedPart
 from headwater.log.opening import open_snapshot
 from headwater.log.schema import LONG, StructField
+from headwater.spark.char_types import padded_rows
 from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.connect import scan_on_connect
 from headwater.spark.deletion_vectors import DeletedRows, VectorReader
@@ -131,7 +132,9 @@ def scan(
     if road != "spark":
         safe_options = {**SAFE_OPTIONS, **(options or {})}
         wanted = Wanted(selection or Selection(), _has_vectors(snapshot), row_tracking, safe_options, storage_options)
-        return (scan_on_connect if road == "connect" else scan_in_python)(spark, snapshot, wanted)
+        if road == "connect":
+            return scan_on_connect(spark, snapshot, wanted)
+        return padded_rows(scan_in_python(spark, snapshot, wanted), snapshot.schema)
     columns = ScanColumns(snapshot.schema, snapshot.mapping_mode, snapshot.metadata.partition_columns)
     reader = VectorReader(snapshot.ctx.store, storage_options)
     deleted = DeletedRows(spark, reader) if _has_vectors(snapshot) else None
