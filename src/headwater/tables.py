@@ -28,7 +28,8 @@ def open_log(
 ) -> Snapshot:
     """Open a table's log, without Spark: that of a Delta table or of a search table, whichever is there.
 
-    Cheap whatever the size of the table: files and statistics are read when they are asked for.
+    Cheap whatever the size of the table: files and statistics are read when they are asked for. There is no session and
+    so no time zone of its own: a timestamp that does not name its zone is UTC, in partition values as in filters.
 
     Args:
         path: a path or URI: `/data/events`, `file:///data/events`, `s3://bucket/events`, `az://...`, `gs://...`.

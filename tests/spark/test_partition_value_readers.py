@@ -156,6 +156,15 @@ def test_a_dynamic_overwrite_and_a_merge_find_far_and_loose_values(spark: SparkS
     assert found(hw.read(spark, path)) == [4, 6, 7, 50, 51]
 
 
+def test_an_upsert_by_far_dates_finds_their_rows(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    hw.write(spark.sql("SELECT DATE'+10000-01-01' AS k, 1 AS x UNION ALL SELECT DATE'-0001-01-01', 2"), path)
+    source = spark.sql("SELECT DATE'+10000-01-01' AS k, 10 AS x UNION ALL SELECT DATE'2024-01-05', 3").alias("s")
+    merge = hw.DeltaTable.forPath(spark, str(path)).alias("t").merge(source, "t.k = s.k")
+    merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
+    assert found(hw.read(spark, path)) == [2, 3, 10]
+
+
 def test_a_text_that_is_no_value_is_an_error_that_names_the_column(spark: SparkSession, tmp_path: Path) -> None:
     path = table(tmp_path / "t", "date", ["2024-01-05", "today"])
     with pytest.raises(CorruptLogError, match="'p' is not a valid date: 'today'"):

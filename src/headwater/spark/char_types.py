@@ -140,7 +140,7 @@ def as_written(frame: DataFrame, schema: StructType, also: Sequence[str] = ()) -
 def _with_own_rules(
     frame: DataFrame, schema: StructType, also: Sequence[str], change: Callable[[Column, StructField], Column]
 ) -> DataFrame:
-    special = {field.name for field in schema.fields if _has_own_rules(field)}
+    special = {field.name for field in schema.fields if has_own_rules(field)}
     if not special:
         return frame
     sf = functions()
@@ -151,7 +151,8 @@ def _with_own_rules(
     return frame.select(*columns, *(sf.col(_quoted(name)) for name in also))
 
 
-def _has_own_rules(field: StructField) -> bool:
+def has_own_rules(field: StructField) -> bool:
+    """Whether a column is, or has in it, text that is not compared byte by byte."""
     return may_be_padded([field]) or COLLATIONS_KEY in StructType([field]).to_json()
 
 

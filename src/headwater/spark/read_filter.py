@@ -24,7 +24,7 @@ from headwater.log.expressions import (
     columns_of,
 )
 from headwater.log.filter_sql import parse_filter
-from headwater.log.schema import TIMESTAMP, StructType
+from headwater.log.schema import TIMESTAMP, StructType, compares_as_is
 from headwater.log.schema.lookup import resolve
 from headwater.spark.columns import quoted
 
@@ -120,8 +120,8 @@ def _has_unknown(expr: Expression) -> bool:
 def _prunable(expr: Expression, schema: StructType, *, in_utc: bool) -> Expression:
     """The part of a filter that means the same to the session and to the log; the rest is unknown.
 
-    The log reads timestamps without a zone in UTC, the session in its own zone. Columns that the table does not have
-    may be those that a scan adds.
+    The log reads timestamps without a zone in UTC, the session in its own zone. Text with rules of its own is compared
+    by the session only. Columns that the table does not have may be those that a scan adds.
     """
     match expr:
         case Not(operand=inner):
@@ -134,9 +134,12 @@ def _prunable(expr: Expression, schema: StructType, *, in_utc: bool) -> Expressi
             return expr
     (column,) = columns_of(expr)
     try:
-        is_instant = resolve(schema, column.parts)[-1].type == TIMESTAMP
+        fields = resolve(schema, column.parts)
     except ColumnNotFoundError:
         return Unknown(str(expr))
+    if not isinstance(expr, IsNull) and not compares_as_is(fields):
+        return Unknown(str(expr))
+    is_instant = fields[-1].type == TIMESTAMP
     literals = expr.values if isinstance(expr, In) else (expr.right,) if isinstance(expr, Compare) else ()
     zoned = any(getattr(literal.value, "tzinfo", None) is not None for literal in literals)
     if in_utc or isinstance(expr, IsNull) or not (is_instant or zoned):

@@ -28,6 +28,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from headwater.log.expressions import Constant
 from headwater.log.numbered_part import ROW_COLUMN
 from headwater.log.schema import DATE, STRING
 from headwater.log.schema.arrow import type_to_arrow
@@ -120,10 +121,13 @@ class SourceKeys:
 
 
 def _bounds(name: str, values: pa.ChunkedArray) -> Expression:
-    found = pc.min_max(values).as_py()
-    distinct = None
-    if len(values) <= FEW_VALUES:
-        distinct = [value for value in pc.unique(values).to_pylist() if value is not None]
+    try:
+        found = pc.min_max(values).as_py()
+        distinct = None
+        if len(values) <= FEW_VALUES:
+            distinct = [value for value in pc.unique(values).to_pylist() if value is not None]
+    except (ValueError, OverflowError):
+        return Constant(True)  # beyond Python's calendar
     return key_bounds((name,), found["min"], found["max"], distinct)
 
 

@@ -144,13 +144,13 @@ class FactsWanted:
 def _bounds(source: Source, key: Key, answer: Callable[[str], Any], number: int) -> Expression:
     try:
         low, high = (_plain(answer(f"{name}{number}")) for name in ("min", "max"))
+        distinct = None
+        if low is not None and answer(f"values{number}") <= FEW_VALUES:
+            values = source.frame.select(source.column(key.source).alias("value")).distinct().limit(2 * FEW_VALUES)
+            found = [_plain(value) for value in values.toArrow().column("value").to_pylist() if value is not None]
+            distinct = found if len(found) < 2 * FEW_VALUES else None
     except (ValueError, OverflowError):
         return Constant(True)  # beyond Python's calendar
-    distinct = None
-    if low is not None and answer(f"values{number}") <= FEW_VALUES:
-        values = source.frame.select(source.column(key.source).alias("value")).distinct().limit(2 * FEW_VALUES)
-        found = [_plain(value) for value in values.toArrow().column("value").to_pylist() if value is not None]
-        distinct = found if len(found) < 2 * FEW_VALUES else None
     return key_bounds(key.target, low, high, distinct)
 
 

@@ -18,6 +18,8 @@ from headwater.log.schema import StructField, StructType
 from headwater.log.schema.lookup import resolve
 from headwater.search.filters import index_filter
 from headwater.search.query import all_of, filtered
+from headwater.spark.char_types import has_own_rules
+from headwater.spark.read_filter import known_part
 from headwater.spark.search.search_spec import SCORE_COLUMN, SNIPPET_SUFFIX, Search
 from headwater.spark.search.split_reader import ReadPlan, SplitRef
 
@@ -112,7 +114,12 @@ class ScanSource:
             return None
 
     def index_filter(self, where: Expression) -> tuple[Query | None, bool]:
-        """A filter as a query of the index, and whether that is exactly the filter."""
+        """A filter as a query of the index, and whether that is exactly the filter.
+
+        The index knows text byte by byte: what is compared by other rules is left to Spark.
+        """
+        if any(map(has_own_rules, self.schema.fields)):
+            where = known_part(where, self.schema)
         return index_filter(where, self.config)
 
     # --- what the log knows -----------------------------------------------------------------------------
