@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from typing import TYPE_CHECKING
 
 import tantivy
@@ -124,8 +125,8 @@ class _LeafCompiler:
         return _Answer(self._all([*queries, *(self._term(term) for term in dict.fromkeys(leaf.terms))]), exact=False)
 
     def _term(self, value: Value) -> tantivy.Query:
-        if _is_too_long(value):
-            return tantivy.Query.empty_query()  # the index has no such term; rows that have it are noted as unindexed
+        if _is_nowhere(value):
+            return tantivy.Query.empty_query()
         if not self._target.field.has_terms:
             return self._one_value(value)
         # The option says what is read of the postings: frequencies are only asked of fields that have them.
@@ -138,7 +139,7 @@ class _LeafCompiler:
         return tantivy.Query.range_query(self._schema, self._name, kind, value, value)
 
     def _term_set(self, values: tuple[Value, ...]) -> tantivy.Query:
-        possible = [value for value in values if not _is_too_long(value)]
+        possible = [value for value in values if not _is_nowhere(value)]
         if not possible:
             return tantivy.Query.empty_query()
         if not self._target.field.has_terms:
@@ -194,5 +195,8 @@ class _LeafCompiler:
         return tantivy.Query.boolean_query([(tantivy.Occur.Must, query) for query in queries])
 
 
-def _is_too_long(value: Value) -> bool:
+def _is_nowhere(value: Value) -> bool:
+    """Whether the index has no such term, even where a row has the value: such rows are noted as unindexed."""
+    if isinstance(value, float):
+        return not math.isfinite(value)
     return isinstance(value, str) and len(value.encode()) > MAX_TERM_BYTES

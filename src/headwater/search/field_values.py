@@ -57,11 +57,12 @@ def _whole_numbers(values: pa.Array) -> pa.Array:
 
 
 def index_value(field: FieldConfig, value: Any) -> str | int | float | bool | None:
-    """A value of a field's column as the index has it, to be looked up; None when the index cannot have it.
+    """A value of a field's column in the form of the index, to be looked up; None when no row can have it.
 
     The value must be of Python's type for the column: `datetime` (aware for timestamp, naive for timestamp_ntz),
     `date`, `timedelta`, `Decimal` or `int` for decimals, and so on. A decimal with more digits than the column's scale,
-    a number out of the range of its type and text that is no IP address are values that no row can have: None too.
+    a number out of the range of its type and text that is no IP address are values that no row can have. Infinity is
+    one that a row can have, though the index cannot.
 
     >>> from datetime import date
     >>> from headwater.log.schema import DATE
@@ -88,7 +89,7 @@ def leaf_value(data_type: DataType, value: Any) -> str | int | float | bool | No
         return whole if -_MAX_I64 <= whole < _MAX_I64 else None
     if kind == "f64":
         number = float(value)
-        return number + 0.0 if abs(number) < float("inf") else None
+        return None if number != number else number + 0.0
     return value  # type: ignore[no-any-return]
 
 

@@ -14,6 +14,7 @@ True
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
@@ -257,11 +258,11 @@ def map_leaves(query: Query, change: Callable[[Leaf], Query]) -> Query:
 
 
 def to_json(query: Query) -> str:
-    """The tree as JSON text."""
-    return msgspec.json.encode(query).decode()
+    """The tree as JSON text, with `Infinity` and `NaN` for numbers that JSON has no words for."""
+    return json.dumps(msgspec.to_builtins(query))
 
 
 def from_json(text: str | bytes) -> Query:
     """The tree again."""
-    query: Query = msgspec.json.decode(text, type=Query)
+    query: Query = msgspec.convert(json.loads(text), type=Query)
     return query

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headwater.search.query_targets import Target
 
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,4})?")
+_INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _WIDE = Context(prec=20_100)  # exponents of a query have up to 4 digits
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -140,6 +141,8 @@ def _decimal(text: str) -> Decimal:
 
 
 def _floating(text: str, data_type: DataType | None) -> float:
+    if infinite := _INFINITY.fullmatch(text):
+        return -math.inf if infinite[1] == "-" else math.inf
     value = float(_decimal(text))
     if math.isinf(value):
         raise ValueError("the number is too large for a double")
