@@ -19,6 +19,7 @@ from headwater.spark.columns import spark_fields
 from headwater.spark.deletion_vectors import VectorReader
 from headwater.spark.explain import register
 from headwater.spark.failures import remember_scan
+from headwater.spark.jvm import exact_key
 from headwater.spark.scan import relation
 
 if TYPE_CHECKING:
@@ -69,10 +70,15 @@ class _IndexedChanges:
 
     @cached_property
     def name(self) -> str:
-        """Each feed is its own: bitmaps have numbers of their own."""
+        """Table and versions."""
         kind = "recorded" if self.changes.recorded else "derived"
         versions = f"versions {self.changes.feed.first_version} to {self.changes.version}"
         return f"Headwater({self.root}, {kind} changes, {versions}, {id(self.bitmaps):x})"
+
+    @property
+    def key(self) -> str:
+        """Each feed is its own: bitmaps have numbers of their own."""
+        return exact_key(self.changes.recorded, id(self.bitmaps))
 
     @property
     def root(self) -> str:

@@ -42,7 +42,11 @@ class FileSource(Protocol):
 
     @property
     def name(self) -> str:
-        """Says which files these are, to people and for equality: table, version, kind of scan."""
+        """Says which files these are, to people: table, version, kind of scan."""
+
+    @property
+    def key(self) -> str:
+        """Says exactly which files these are: Spark takes sources with equal keys for one another."""
 
     @property
     def root(self) -> str:
@@ -95,6 +99,11 @@ class PythonFileIndex:
     def list_all(self) -> None:
         """List all files before any query does."""
         self._list_all(self._source.rows(and_()))
+
+    @property
+    def key(self) -> str:
+        """What the index is equal to."""
+        return self._source.key
 
     # --- what Spark asks --------------------------------------------------------------------------------
 

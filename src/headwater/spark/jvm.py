@@ -3,16 +3,27 @@
 A py4j call costs 0.1 ms and a dotted class name ten times that, so classes, their methods and whatever else never
 changes are looked up once per gateway.
 What is many (files, partition values, bitmaps) never crosses one by one: see `headwater.spark.bulk`.
+
+The way back is here too: an object of Python that Spark shall call (`Jvm.called_back`) stands behind a small class of
+the JVM, which knows what the object is equal to, and hangs up after a call from a thread that had no line before.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import weakref
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import date, time, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import SparkSession
 
@@ -24,6 +35,79 @@ EXPRESSIONS = f"{CATALYST}.expressions"
 DATASOURCES = "org.apache.spark.sql.execution.datasources"
 
 _MAX_KEPT = 1_000
+_CALLBACKS = "headwater.Callbacks"
+_CALLBACKS_SOURCE = """
+package headwater;
+
+import java.lang.reflect.InvocationHandler;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
+import py4j.ClientServerConnection;
+import py4j.GatewayServer;
+import py4j.PythonClient;
+
+final class Callback implements InvocationHandler {
+    private final GatewayServer server;
+    private final InvocationHandler python;
+    private final String name;
+    private final String key;
+
+    Callback(GatewayServer server, InvocationHandler python, String name, String key) {
+        this.server = server;
+        this.python = python;
+        this.name = name;
+        this.key = key;
+    }
+
+    public Object invoke(Object self, Method method, Object[] arguments) throws Throwable {
+        if (method.getDeclaringClass() == Object.class) {
+            String asked = method.getName();
+            return asked.equals("equals") ? (Object) Boolean.valueOf(self == arguments[0] || isSame(arguments[0]))
+                : asked.equals("hashCode") ? (Object) Integer.valueOf(key.hashCode()) : name;
+        }
+        Object found = server.getCallbackClient();
+        PythonClient client = found instanceof PythonClient ? (PythonClient) found : null;
+        boolean isNewLine = client != null && client.getPerThreadConnection() == null;
+        try {
+            return python.invoke(self, method, arguments);
+        } finally {
+            if (isNewLine) {
+                hangUp(client);
+            }
+        }
+    }
+
+    private boolean isSame(Object other) {
+        if (other == null || !Proxy.isProxyClass(other.getClass())) {
+            return false;
+        }
+        InvocationHandler handler = Proxy.getInvocationHandler(other);
+        return handler instanceof Callback && key.equals(((Callback) handler).key);
+    }
+
+    private static void hangUp(PythonClient client) {
+        ClientServerConnection line = client.getPerThreadConnection();
+        if (line != null) {
+            client.setPerThreadConnection(null);
+            client.connectionStopped(line);
+            line.shutdown();
+        }
+    }
+}
+
+public final class Callbacks {
+    public Object create(GatewayServer server, Object python, String name, String key) {
+        Class type = python.getClass();
+        Callback handler = new Callback(server, Proxy.getInvocationHandler(python), name, key);
+        return Proxy.newProxyInstance(type.getClassLoader(), type.getInterfaces(), handler);
+    }
+}
+"""
+"""A thread of the JVM that calls Python gets a line of its own, and a thread of Python at its other end; py4j keeps
+both for as long as the JVM runs. Spark plans on a new thread for every exchange: each query would leave some behind."""
+_PLAIN = (str, bytes, bool, int, float, Decimal, date, time, timedelta)
+"""Values of which Python's `repr` says all, beside their type."""
+_NUMBERS = itertools.count(1)
 _JVMS: weakref.WeakKeyDictionary[Any, Jvm] = weakref.WeakKeyDictionary()
 
 
@@ -36,6 +120,40 @@ def jvm_of(spark: SparkSession) -> Jvm:
     return found
 
 
+def exact_key(*parts: object) -> str:
+    """A short text that is the same for the same values, and for no others: what plans are compared by.
+
+    The texts of queries and filters are for people, and different ones may read alike. Here every value counts with its
+    type and its length. Values are what filters, queries, schemas and options are made of; trees may be deep.
+
+    >>> exact_key("a b") == exact_key("a", "b"), exact_key(1) == exact_key(True), exact_key(("a",)) == exact_key(("a",))
+    (False, False, True)
+    """
+    digest = hashlib.sha256()
+    pending: list[object] = [parts]
+    while pending:
+        value = pending.pop()
+        inner = _members(value)
+        text = repr(value) if inner is None else str(len(inner))
+        digest.update(f"{type(value).__name__} {len(text)} {text}\n".encode("utf-8", "surrogatepass"))
+        pending.extend(inner or ())
+    return digest.hexdigest()
+
+
+def _members(value: object) -> Sequence[object] | None:
+    """What a value is made of; None for one that has no parts."""
+    if isinstance(value, tuple | list):
+        return value
+    if isinstance(value, Mapping):
+        return [item for key in sorted(value) for item in (key, value[key])]
+    if isinstance(value, msgspec.Struct):
+        return [getattr(value, name) for name in value.__struct_fields__]
+    if is_dataclass(value):
+        return [getattr(value, field.name) for field in fields(value)]
+    assert value is None or isinstance(value, _PLAIN), f"{type(value)} has no exact key"
+    return None
+
+
 class Jvm:
     """One gateway's JVM, with the classes that were looked up on it."""
 
@@ -44,6 +162,7 @@ class Jvm:
         self._statics: dict[str, JavaObject] = {}
         self._methods: dict[tuple[str, str], JavaObject] = {}
         self._kept: dict[str, JavaObject] = {}
+        self._compiled: dict[str, JavaObject] = {}
 
     @property
     def gateway(self) -> Any:
@@ -57,6 +176,38 @@ class Jvm:
         from pyspark.java_gateway import ensure_callback_server_started
 
         ensure_callback_server_started(self.gateway)
+
+    def called_back(self, target: object, name: str | None = None, key: str | None = None) -> JavaObject:
+        """What Spark gets of a Python object that it shall call. It keeps the object for as long as it lives itself.
+
+        Args:
+            target: the object, with the interfaces that it implements in its class `Java`.
+            name: its text in plans.
+            key: says exactly what it is: objects with equal keys are equal to Spark, which then takes one for the
+                other. An object without a key is equal to itself alone.
+        """
+        from py4j.java_gateway import JavaObject as Reference
+
+        server = self.kept("gateway server", lambda: Reference("GATEWAY_SERVER", self.gateway._gateway_client))
+        callbacks = self.compiled(_CALLBACKS, _CALLBACKS_SOURCE, "org.apache.spark.sql.types.DataType")
+        own = key if key is not None else f"{type(target).__name__} {next(_NUMBERS)}"
+        return callbacks.create(server, target, name if name is not None else type(target).__name__, own)
+
+    def compiled(self, factory: str, source: str, beside: str) -> JavaObject:
+        """An object of a class that Janino compiles, the compiler with which Spark generates code; made once.
+
+        Args:
+            factory: the class, which has a constructor without arguments.
+            source: Java text with all its classes: no generics, no lambdas.
+            beside: a class whose loader finds the others that the text names.
+        """
+        found = self._compiled.get(factory)
+        if found is None:
+            compiler = self.static("org.codehaus.janino.SimpleCompiler")()
+            compiler.setParentClassLoader(self.java_class(beside).getClassLoader())
+            compiler.cook(source)
+            found = self._compiled[factory] = compiler.getClassLoader().loadClass(factory).newInstance()
+        return found
 
     # --- classes ----------------------------------------------------------------------------------------
 

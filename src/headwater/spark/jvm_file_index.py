@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.spark.jvm import DATASOURCES, JavaObject, Jvm, jvm_of
+from headwater.spark.jvm import DATASOURCES, JavaObject, jvm_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,13 +35,15 @@ final class KeptFileIndex implements FileIndex {
 
     private final FileIndex python;
     private final String name;
+    private final String key;
     private final Seq rootPaths;
     private final StructType partitionSchema;
     private final ConcurrentHashMap listings = new ConcurrentHashMap();
 
-    KeptFileIndex(FileIndex python, String name, Seq rootPaths, StructType partitionSchema) {
+    KeptFileIndex(FileIndex python, String name, String key, Seq rootPaths, StructType partitionSchema) {
         this.python = python;
         this.name = name;
+        this.key = key;
         this.rootPaths = rootPaths;
         this.partitionSchema = partitionSchema;
     }
@@ -82,13 +84,15 @@ final class KeptFileIndex implements FileIndex {
     public String[] inputFiles() { return python.inputFiles(); }
     public void refresh() { }
     public String toString() { return name; }
-    public int hashCode() { return name.hashCode(); }
-    public boolean equals(Object other) { return other != null && name.equals(other.toString()); }
+    public int hashCode() { return key.hashCode(); }
+    public boolean equals(Object other) {
+        return other instanceof KeptFileIndex && key.equals(((KeptFileIndex) other).key);
+    }
 }
 
 public final class FileIndexes {
-    public FileIndex create(FileIndex python, String name, Seq rootPaths, StructType partitionSchema) {
-        return new KeptFileIndex(python, name, rootPaths, partitionSchema);
+    public FileIndex create(FileIndex python, String name, String key, Seq rootPaths, StructType partitionSchema) {
+        return new KeptFileIndex(python, name, key, rootPaths, partitionSchema);
     }
 }
 """
@@ -97,13 +101,6 @@ public final class FileIndexes {
 def jvm_file_index(spark: SparkSession, index: PythonFileIndex) -> JavaObject:
     """The `FileIndex` to put into a plan. It keeps the one of Python for as long as the plan lives."""
     jvm = jvm_of(spark)
-    indexes = jvm.kept(_FACTORY, lambda: _compiled(jvm))
-    return indexes.create(index, index.toString(), index.rootPaths(), index.partitionSchema())
-
-
-def _compiled(jvm: Jvm) -> JavaObject:
-    """The factory of these objects."""
-    compiler = jvm.static("org.codehaus.janino.SimpleCompiler")()
-    compiler.setParentClassLoader(jvm.java_class(f"{DATASOURCES}.FileIndex").getClassLoader())
-    compiler.cook(_SOURCE)
-    return compiler.getClassLoader().loadClass(_FACTORY).newInstance()
+    indexes = jvm.compiled(_FACTORY, _SOURCE, f"{DATASOURCES}.FileIndex")
+    name, key = index.toString(), index.key
+    return indexes.create(jvm.called_back(index, name, key), name, key, index.rootPaths(), index.partitionSchema())

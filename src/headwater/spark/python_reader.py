@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -176,7 +176,7 @@ class _Reader:
         # A batch has the columns in the order of the file.
         same = pa.schema([pa.field(f.name, f.type) for f in held if f.name in names])
         is_plain = not any(pa.types.is_nested(field.type) or "." in field.name for field in same)
-        is_same = is_plain and same.equals(self._output)
+        is_same = is_plain and bool(names) and same.equals(self._output)
         sources = _Sources(found, names, is_same)
         self._last_sources = schema, sources
         return sources
@@ -229,7 +229,15 @@ class _Reader:
             tracked = self._plan.materialized
             columns += [_tracked(name, batch, positions, sources[name], known) for name in tracked]
             columns += [pa.repeat(known[FILE_COLUMN], batch.num_rows), positions] if self._plan.located else []
+        if not columns:
+            return no_columns(batch.num_rows)
         return pa.RecordBatch.from_arrays(columns, schema=self._output)
+
+
+def no_columns(count: int) -> pa.RecordBatch:
+    """Rows without a column, for those who only count them: made of arrays, a batch would have no rows either."""
+    structs: Any = pa.StructArray.from_buffers(pa.struct([]), count, [None])
+    return pa.RecordBatch.from_struct_array(structs)
 
 
 def _tracked(

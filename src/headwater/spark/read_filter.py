@@ -24,7 +24,7 @@ from headwater.log.expressions import (
     columns_of,
 )
 from headwater.log.filter_sql import parse_filter
-from headwater.log.schema import TIMESTAMP, StructType, compares_as_is
+from headwater.log.schema import TIMESTAMP, VOID, StructType, compares_as_is
 from headwater.log.schema.lookup import resolve
 from headwater.spark.columns import quoted
 
@@ -58,6 +58,8 @@ class Selection:
     def needed(self, schema: StructType) -> tuple[str, ...] | None:
         """The columns that must be read for the filter and the result; None for all.
 
+        There is always one: PySpark 4.0 forgets how many rows a batch without columns has.
+
         Raises:
             ColumnNotFoundError: the table has no such column.
         """
@@ -69,6 +71,7 @@ class Selection:
             if _has_unknown(_prunable(parsed, schema, in_utc=True)):
                 return None
             names += [resolve(schema, column.parts)[0].name for column in columns_of(parsed)]
+        names = names or [field.name for field in schema.fields if field.type != VOID][:1]
         return tuple(dict.fromkeys(names))
 
     def apply(self, frame: DataFrame, schema: StructType, also: Sequence[str] = ()) -> DataFrame:

@@ -13,6 +13,7 @@ from headwater.log.snapshot_part import SnapshotPart
 from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, NumbersVectors
 from headwater.spark.file_rows import file_uris, hadoop_root, partition_values
+from headwater.spark.jvm import exact_key
 from headwater.spark.row_tracking import HIDDEN_COLUMNS as ROW_TRACKING_COLUMNS
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class SnapshotFiles:
 
     @cached_property
     def name(self) -> str:
-        """Table and version: another scan of them lists the same files, except for the numbers of vectors."""
+        """Table, version, and what is special about the scan."""
         tracked = ", row tracking" if self.row_tracking else ""
         vectors = f", deletion vectors {id(self.deleted):x}" if self.deleted is not None else ""
         part = f", files {hash(self.snapshot.paths):x}" if isinstance(self.snapshot, SnapshotPart) else ""
@@ -54,6 +55,15 @@ class SnapshotFiles:
             f"Headwater({self.root}, version {self.snapshot.version}, table {self.snapshot.metadata.id}"
             f"{part}{tracked}{vectors}{zone}{selected})"
         )
+
+    @cached_property
+    def key(self) -> str:
+        """Another scan of the same version lists the same files, except for the numbers of vectors."""
+        table = (self.root, self.snapshot.version, self.snapshot.metadata.id)
+        part = self.snapshot.paths if isinstance(self.snapshot, SnapshotPart) else None
+        numbers = self.snapshot.numbers if isinstance(self.snapshot, NumberedPart) else None
+        vectors = None if self.deleted is None else id(self.deleted)
+        return exact_key(table, part, numbers, self.row_tracking, vectors, self.selection)
 
     @cached_property
     def root(self) -> str:

@@ -37,6 +37,11 @@ class _NoFiles:
         return f"Headwater(no files, {hash(self.schema_json):x})"
 
     @property
+    def key(self) -> str:
+        """The columns are all there is."""
+        return self.schema_json
+
+    @property
     def root(self) -> str:
         """Nowhere."""
         return _ROOT

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.errors import HeadwaterError, ObjectNotFoundError
 from headwater.log.deletion_vectors import to_bitmap
@@ -18,7 +19,7 @@ from headwater.log.schema import StructType
 from headwater.search.fields import IndexConfig
 from headwater.spark.arrow_rows import output_schema
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, VectorReader, descriptor
-from headwater.spark.python_reader import ReadPlan, read_splits
+from headwater.spark.python_reader import ReadPlan, no_columns, read_splits
 from headwater.spark.search.delta_files import SPLIT_BYTES_COLUMN, SPLIT_COLUMN
 from headwater.spark.search.file_split import FileSplit, bitmap_of, narrowed, only_rows
 from headwater.spark.search.search_spec import SCORE_COLUMN, SNIPPET_SUFFIX
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from headwater.search.scoring import Statistics
     from headwater.spark.search.search_spec import Search
     from headwater.storage import ObjectStore
+
+_MORE_ROWS = 64
 
 
 @dataclass(frozen=True)
@@ -140,11 +143,13 @@ class _Task:
         if best is None:
             rows = bitmap_of(row_numbers(split, plan.stored_query))
             return rows if deleted is None else rows - deleted
-        wanted = best + (0 if deleted is None else len(deleted))
-        numbers = top(split, plan.stored_query, wanted, plan.stored_statistics).row_numbers
-        if deleted is not None:
-            numbers = numbers.filter(pa.array([number not in deleted for number in numbers.to_pylist()], pa.bool_()))
-        return bitmap_of(numbers.slice(0, best))
+        wanted = best
+        while True:  # the best rows may be deleted ones: ask for more, until there are enough others
+            numbers = top(split, plan.stored_query, wanted, plan.stored_statistics).row_numbers
+            left = numbers if deleted is None else _without(numbers, deleted)
+            if len(left) >= best or len(numbers) < wanted:
+                return bitmap_of(left.slice(0, best))
+            wanted = max(2 * wanted, best + _MORE_ROWS)
 
     def _shown(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows that are found, with what the search adds to them."""
@@ -166,6 +171,12 @@ class _Task:
         return None if vector is None else to_bitmap(self._vectors.read([vector])[0])
 
 
+def _without(numbers: pa.UInt64Array, deleted: BitMap64) -> pa.UInt64Array:
+    """Row numbers in their order, but for deleted ones."""
+    hidden = pa.array((bitmap_of(numbers) & deleted).to_array(), pa.uint64())
+    return numbers.filter(pc.invert(pc.is_in(numbers, value_set=hidden)))
+
+
 def open_file_split(store: ObjectStore, plan: ReadPlan, file: pa.RecordBatch) -> FileSplit | None:
     """The split of a data file; None if it has none, or none any more.
 
@@ -185,9 +196,3 @@ def open_file_split(store: ObjectStore, plan: ReadPlan, file: pa.RecordBatch) ->
         return FileSplit(split, plan, file)
     except ObjectNotFoundError:
         return None
-
-
-def no_columns(count: int) -> pa.RecordBatch:
-    """Rows without a column, for those who only count them."""
-    structs: Any = pa.StructArray.from_buffers(pa.struct([]), count, [None])
-    return pa.RecordBatch.from_struct_array(structs)

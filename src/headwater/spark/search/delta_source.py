@@ -22,7 +22,7 @@ from headwater.spark.search.delta_reader import DeltaReader, DeltaReadPlan
 from headwater.spark.search.relation import SearchRelation, frame_over
 from headwater.spark.search.scan_builder import SearchScanBuilder
 from headwater.spark.search.scan_source import ScanSource
-from headwater.spark.search.split_scan import SplitScan, reader_factory
+from headwater.spark.search.split_scan import SplitScan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -52,7 +52,7 @@ class DeltaSource(ScanSource):
 
     @cached_property
     def name(self) -> str:
-        """Says what is scanned, to people and for equality."""
+        """Says what is scanned, to people."""
         return f"Delta table {self.snapshot.uri} ({self.snapshot.metadata.id}), {self.coverage}: {self.search}"
 
     @cached_property
@@ -129,9 +129,9 @@ class DeltaRelation(SearchRelation):
         super().__init__(spark, source)
         self._delta_source = source
 
-    def newScanBuilder(self, options: JavaObject) -> object:  # noqa: ARG002
+    def newScanBuilder(self, options: JavaObject) -> JavaObject:  # noqa: ARG002
         """A scan that is yet to be told what is wanted of it."""
-        return DeltaScanBuilder(self._spark, self._delta_source)
+        return self._jvm.called_back(DeltaScanBuilder(self._spark, self._delta_source))
 
 
 class DeltaScanBuilder(SearchScanBuilder):
@@ -144,9 +144,9 @@ class DeltaScanBuilder(SearchScanBuilder):
     def _pushed(self, aggregation: JavaObject) -> PushedAggregate | None:  # noqa: ARG002
         return None
 
-    def build(self) -> object:
+    def build(self) -> JavaObject:
         """The scan."""
-        return DeltaScan(self._spark, self._delta_source, self._wanted)
+        return DeltaScan(self._spark, self._delta_source, self._wanted).called_back()
 
 
 class DeltaScan(SplitScan):
@@ -158,4 +158,4 @@ class DeltaScan(SplitScan):
 
     def createReaderFactory(self) -> JavaObject:
         """What executors run."""
-        return reader_factory(self._spark, DeltaReader(self._delta_source.delta_plan(self._wanted)), self._shown)
+        return self._factory(DeltaReader(self._delta_source.delta_plan(self._wanted)))

@@ -15,7 +15,8 @@ from headwater.log.vector_writer import inline_vector
 from headwater.search.fields import IndexConfig
 from headwater.search.split import Split
 from headwater.spark.arrow_rows import output_schema
-from headwater.spark.python_reader import read_splits
+from headwater.spark.deletion_vectors import VECTOR_COLUMN
+from headwater.spark.python_reader import no_columns, read_splits
 from headwater.spark.splits import ONLY_COLUMN
 
 if TYPE_CHECKING:
@@ -37,7 +38,11 @@ _VECTOR_TYPE = pa.struct(
 
 
 class FileSplit(Split):
-    """A split whose rows are read from the data file that it was made from, by the names of the index."""
+    """A split whose rows are read from the data file that it was made from, by the names of the index.
+
+    It has all rows of the file, deleted ones too, for their numbers are positions in the file; whoever asks it leaves
+    out of the answer what a deletion vector hides.
+    """
 
     def __init__(self, split: Split, plan: ReadPlan, file: pa.RecordBatch) -> None:
         """Args: the split as its bundle is; how to read the columns of the index; the data file, one row."""
@@ -47,7 +52,7 @@ class FileSplit(Split):
             self.__dict__.pop(name, None)
         self._bundle_config = split.config
         self._plan = plan
-        self._file = file
+        self._file = file.drop_columns([VECTOR_COLUMN])
 
     @cached_property
     def config(self) -> IndexConfig:
@@ -59,6 +64,8 @@ class FileSplit(Split):
         names = self.schema.names if columns is None else tuple(columns)
         if row_numbers is None:
             return self._read(self._file, names)
+        if not names:
+            return pa.Table.from_batches([no_columns(len(row_numbers))])
         ascending = pc.unique(row_numbers.take(pc.sort_indices(row_numbers)))
         found = self._read(only_rows(self._file, bitmap_of(ascending)), names)
         return found.take(pc.index_in(row_numbers, value_set=ascending))

@@ -55,7 +55,7 @@ class PushedAggregate:
     group_by: tuple[str, ...]
     functions: tuple[PushedFunction, ...]
     shown: StructType
-    """The columns of the result: groups, then functions."""
+    """The columns of the result: groups, then functions. Spark takes them by their place; no two have the same name."""
 
     @property
     def is_count_of_all(self) -> bool:
@@ -94,8 +94,15 @@ def pushed_aggregate(aggregation: JavaObject, schema: StructType, *, ansi: bool)
             fields.append(StructField(str(found[0]), found[1]))
     except (_UnsupportedError, ColumnNotFoundError):
         return None
-    group_fields = [StructField(field.name, field.type) for field in groups]
-    return PushedAggregate(tuple(f.name for f in groups), tuple(functions), StructType([*group_fields, *fields]))
+    shown = _with_own_names([*(StructField(field.name, field.type) for field in groups), *fields])
+    return PushedAggregate(tuple(f.name for f in groups), tuple(functions), StructType(shown))
+
+
+def _with_own_names(fields: list[StructField]) -> list[StructField]:
+    """The same with names of their own: a column of the table may be called as a function reads, `count(*)`."""
+    if len({field.name.lower() for field in fields}) == len(fields):
+        return fields
+    return [StructField(f"{number} {field.name}", field.type) for number, field in enumerate(fields)]
 
 
 class _UnsupportedError(Exception):

@@ -9,7 +9,6 @@ sources.
 from __future__ import annotations
 
 import json
-import zlib
 from typing import TYPE_CHECKING, Any
 
 from headwater.spark.jvm import JavaObject, jvm_of
@@ -72,23 +71,16 @@ class SearchRelation:
         kind = self._jvm.static(f"{CONNECTOR}.catalog.TableCapability")
         return self._jvm.call("java.util.Collections", "singleton", kind.BATCH_READ)
 
-    def newScanBuilder(self, options: JavaObject) -> object:  # noqa: ARG002
+    def newScanBuilder(self, options: JavaObject) -> JavaObject:  # noqa: ARG002
         """A scan that is yet to be told what is wanted of it."""
         from headwater.spark.search.scan_builder import SearchScanBuilder
 
-        return SearchScanBuilder(self._spark, self._source)
+        return self._jvm.called_back(SearchScanBuilder(self._spark, self._source))
 
-    def toString(self) -> str:
-        """The name."""
-        return self._source.name
-
-    def equals(self, other: JavaObject) -> bool:
-        """Whether it is the same table, version and search."""
-        return other is not None and bool(other.toString() == self._source.name)
-
-    def hashCode(self) -> int:
-        """As `equals` needs it."""
-        return text_hash(self._source.name)
+    @property
+    def key(self) -> str:
+        """What the relation is equal to: the same table, version and search."""
+        return self._source.key
 
     class Java:
         """Tells py4j which interface this is."""
@@ -107,7 +99,8 @@ def frame_over(spark: SparkSession, table: SearchRelation) -> DataFrame:
 
     jvm = jvm_of(spark)
     jvm.start_callbacks()
-    relation = jvm.call(f"{_V2}.DataSourceV2Relation", "create", table, jvm.none, jvm.none)
+    called = jvm.called_back(table, table.name(), table.key)
+    relation = jvm.call(f"{_V2}.DataSourceV2Relation", "create", called, jvm.none, jvm.none)
     rows = jvm.static("org.apache.spark.sql.classic.Dataset").ofRows(spark._jsparkSession, relation)
     frame: Any = ClassicDataFrame(rows, spark)
     return frame
@@ -136,8 +129,3 @@ def java_array(spark: SparkSession, class_name: str, items: list[JavaObject]) ->
     for position, item in enumerate(items):
         array[position] = item
     return array
-
-
-def text_hash(text: str) -> int:
-    """A hash code that Java can hold."""
-    return zlib.crc32(text.encode()) & 0x7FFFFFFF

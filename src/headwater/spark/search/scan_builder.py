@@ -124,12 +124,12 @@ class SearchScanBuilder:
         table = OpenTable(self._spark, source.snapshot, source.storage_options)
         return aggregate_near(table, source.splits(wanted.where), source.query(wanted), aggregate)
 
-    def build(self) -> object:
+    def build(self) -> JavaObject:
         """The scan."""
         answer = self._answer(self._wanted.aggregate)
         if answer is None:
-            return SplitScan(self._spark, self._source, self._wanted)
-        return AnsweredScan(self._spark, self._source, self._wanted, answer)
+            return SplitScan(self._spark, self._source, self._wanted).called_back()
+        return AnsweredScan(self._spark, self._source, self._wanted, answer).called_back()
 
     class Java:
         """Tells py4j which interfaces this is."""

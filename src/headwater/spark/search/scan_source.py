@@ -20,6 +20,7 @@ from headwater.search.filters import index_filter
 from headwater.search.query import all_of, filtered
 from headwater.spark.char_types import has_own_rules
 from headwater.spark.read_filter import known_part
+from headwater.spark.jvm import exact_key
 from headwater.spark.search.search_spec import SCORE_COLUMN, SNIPPET_SUFFIX, Search
 from headwater.spark.search.split_reader import ReadPlan, SplitRef
 
@@ -62,8 +63,13 @@ class Wanted:
         return self.where is not None or self.matching is not None
 
     @property
+    def key(self) -> str:
+        """Says exactly what is wanted, for equality: texts of different filters and names may be the same."""
+        return exact_key(self.columns, self.where, self.matching, self.filters_left, self.limit, self.aggregate)
+
+    @property
     def text(self) -> str:
-        """For plans, and for equality."""
+        """For plans."""
         parts = [f"columns {', '.join(self.columns) or 'none'}" if self.aggregate is None else str(self.aggregate)]
         if self.where is not None:
             parts.append(f"where {self.where}")
@@ -91,9 +97,15 @@ class ScanSource:
 
     @cached_property
     def name(self) -> str:
-        """Says what is scanned, to people and for equality."""
+        """Says what is scanned, to people."""
         searched = "" if self.search is None else f" {self.search}"
         return f"search table {self.snapshot.uri} version {self.snapshot.version}{searched}"
+
+    @cached_property
+    def key(self) -> str:
+        """Says exactly what is scanned: Spark takes sources with equal keys for one another."""
+        table = (self.snapshot.uri, self.snapshot.metadata.id, self.snapshot.version, self.storage_options)
+        return exact_key(type(self).__name__, table, self.config.to_json(), self.search)
 
     @cached_property
     def schema(self) -> StructType:

@@ -14,20 +14,25 @@ import pyarrow as pa
 
 from headwater.errors import HeadwaterError
 from headwater.log.schema import StructType
+from headwater.spark.python_reader import no_columns
 from headwater.spark.search.search_spec import SCORE_COLUMN, SNIPPET_SUFFIX
 from headwater.spark.search.split_places import SplitPlaces, SplitRef
 from headwater.spark.search.worker_types import worker_schema
 from headwater.spark.workers import settle
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from headwater.log.schema import StructField
     from headwater.search.query import Query
     from headwater.search.split import Split
     from headwater.spark.search.pushed_aggregates import PushedAggregate
     from headwater.spark.search.search_spec import Search
 
-__all__ = ["ReadPlan", "SplitReader", "SplitRef"]
+    Reader = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    """Gives rows for rows with one binary column, each a pickled task."""
+
+__all__ = ["NullRows", "ReadPlan", "SplitReader", "SplitRef"]
 
 _BATCH_ROWS = 16_384
 
@@ -133,7 +138,7 @@ def shown_rows(
     stored = [name for name in names if name != SCORE_COLUMN and name not in fragments]
     needed = list(dict.fromkeys([*stored, *fragments.values()]))
     if not needed and (scores is None or SCORE_COLUMN not in names):
-        return pa.Table.from_batches([_no_columns(len(numbers))])
+        return pa.Table.from_batches([no_columns(len(numbers))])
     rows = split.rows(numbers, needed)
     columns: dict[str, Any] = {name: rows.column(name) for name in stored}
     if scores is not None:
@@ -147,21 +152,32 @@ def _all_rows(split: Split, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     if names:
         yield from split.iter_rows(names)
     else:
-        yield _no_columns(split.num_records)
+        yield no_columns(split.num_records)
 
 
 def _rows(split: Split, numbers: pa.Array, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     if not names:
-        yield _no_columns(len(numbers))
+        yield no_columns(len(numbers))
         return
     for start in range(0, len(numbers), _BATCH_ROWS):
         yield from split.rows(numbers.slice(start, _BATCH_ROWS), names).to_batches()
 
 
-def _no_columns(count: int) -> pa.RecordBatch:
-    """Rows without a column, for those who only count them."""
-    structs: Any = pa.StructArray.from_buffers(pa.struct([]), count, [None])
-    return pa.RecordBatch.from_struct_array(structs)
+class NullRows:
+    """Counts the rows of a reader that gives no columns: as many rows with one column, null in all of them.
+
+    Spark asks for no column where it only counts, and PySpark 4.0 forgets how many rows a batch without one has.
+    """
+
+    def __init__(self, reader: Reader, column: StructField) -> None:
+        self._reader = reader
+        self._column = column
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows; made for Spark's Arrow functions."""
+        schema = worker_schema(StructType([self._column]))
+        for batch in self._reader(batches):
+            yield pa.RecordBatch.from_arrays([pa.nulls(batch.num_rows, schema.field(0).type)], schema=schema)
 
 
 def conform_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

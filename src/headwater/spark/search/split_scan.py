@@ -11,23 +11,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import HeadwaterError
+from headwater.log.schema import ArrayType, MapType, StructType
 from headwater.spark import bulk
 from headwater.spark.failures import remember_error
-from headwater.spark.jvm import JavaObject, Jvm, jvm_of
-from headwater.spark.search.relation import CONNECTOR, empty_array, java_array, text_hash
-from headwater.spark.search.split_reader import SplitReader
+from headwater.spark.jvm import JavaObject, Jvm, exact_key, jvm_of
+from headwater.spark.search.relation import CONNECTOR, empty_array, java_array
+from headwater.spark.search.split_reader import NullRows, SplitReader
 from headwater.spark.workers import core_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from headwater.log.schema import StructType
     from headwater.spark.search.scan_source import ScanSource, Wanted
-
-    _Reader = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    from headwater.spark.search.split_reader import Reader
 
 _PYTHON = "org.apache.spark.sql.execution.datasources.v2.python"
 
@@ -35,15 +32,21 @@ _PYTHON = "org.apache.spark.sql.execution.datasources.v2.python"
 class _Scan:
     """What all scans answer alike."""
 
-    def __init__(self, spark: SparkSession, name: str, shown: StructType) -> None:
+    def __init__(self, spark: SparkSession, name: str, source: ScanSource, wanted: Wanted) -> None:
         self._spark = spark
         self._jvm = jvm_of(spark)
         self._name = name
-        self._shown = shown
+        self._key = exact_key(type(self).__name__, source.key, wanted.key)
+        self._shown = wanted.shown(source)
+        self._given = self._shown if self._shown.fields else _one_column(source.shown)
+
+    def called_back(self) -> JavaObject:
+        """The scan as Spark calls it: equal to those that give the same rows."""
+        return self._jvm.called_back(self, self._name, self._key)
 
     def readSchema(self) -> JavaObject:
         """The columns that it gives."""
-        return self._jvm.data_type(self._shown.to_dict())
+        return self._jvm.data_type(self._given.to_dict())
 
     def description(self) -> str:
         """Shown in plans."""
@@ -61,24 +64,12 @@ class _Scan:
         """Rows, not columns, come from Spark's class for Python data sources."""
         return self._jvm.static(f"{CONNECTOR}.read.Scan$ColumnarSupportMode").UNSUPPORTED
 
-    def toString(self) -> str:
-        """The description."""
-        return self._name
-
-    def equals(self, other: JavaObject) -> bool:
-        """Whether it gives the same rows."""
-        return other is not None and bool(other.toString() == self._name)
-
-    def hashCode(self) -> int:
-        """As `equals` needs it."""
-        return text_hash(self._name)
-
 
 class AnsweredScan(_Scan):
     """Rows that are known when the query is planned: aggregates that the log knows, or splits on the driver's disk."""
 
     def __init__(self, spark: SparkSession, source: ScanSource, wanted: Wanted, answer: pa.Table) -> None:
-        super().__init__(spark, f"{source.name}: {wanted.text}, answered on the driver", wanted.shown(source))
+        super().__init__(spark, f"{source.name}: {wanted.text}, answered on the driver", source, wanted)
         self._answer = answer
 
     def rows(self) -> JavaObject:
@@ -99,15 +90,15 @@ class SplitScan(_Scan):
     def __init__(self, spark: SparkSession, source: ScanSource, wanted: Wanted) -> None:
         self._source = source
         self._wanted = wanted
-        super().__init__(spark, f"{source.name}: {wanted.text}", wanted.shown(source))
+        super().__init__(spark, f"{source.name}: {wanted.text}", source, wanted)
 
-    def toBatch(self) -> SplitScan:
+    def toBatch(self) -> JavaObject:
         """This very object."""
-        return self
+        return self.called_back()
 
-    def estimateStatistics(self) -> object:
+    def estimateStatistics(self) -> JavaObject:
         """How much it will read, for joins."""
-        return _Statistics(self._spark, *self._estimate)
+        return self._jvm.called_back(_Statistics(self._spark, *self._estimate))
 
     def estimateSizeInBytes(self) -> JavaObject:
         """The same of the bytes alone."""
@@ -137,8 +128,11 @@ class SplitScan(_Scan):
 
     def createReaderFactory(self) -> JavaObject:
         """What executors run."""
-        reader = SplitReader(self._source.read_plan(self._wanted))
-        return reader_factory(self._spark, reader, self._shown)
+        return self._factory(SplitReader(self._source.read_plan(self._wanted)))
+
+    def _factory(self, reader: Reader) -> JavaObject:
+        counts = not self._shown.fields and self._given.fields
+        return reader_factory(self._spark, NullRows(reader, self._given.fields[0]) if counts else reader, self._given)
 
     class Java:
         """Tells py4j which interfaces this is."""
@@ -146,7 +140,13 @@ class SplitScan(_Scan):
         implements = (f"{CONNECTOR}.read.SupportsReportStatistics", f"{CONNECTOR}.read.Batch")
 
 
-def reader_factory(spark: SparkSession, reader: _Reader, shown: StructType) -> JavaObject:
+def _one_column(shown: StructType) -> StructType:
+    """The column to give where none is wanted, for Spark counts rows by the columns that they have; a simple one."""
+    simple = [f for f in shown.fields if not isinstance(f.type, StructType | ArrayType | MapType)]
+    return StructType([*simple, *shown.fields][:1])
+
+
+def reader_factory(spark: SparkSession, reader: Reader, shown: StructType) -> JavaObject:
     """Spark's factory of readers that run a Python function."""
     from pyspark.serializers import CloudPickleSerializer
     from pyspark.sql.udf import _wrap_function

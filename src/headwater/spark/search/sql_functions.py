@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 FUNCTION = "textsearch"
 _TOKENIZER = TOKENIZERS[0]
 _PYTHON_UDF = "org.apache.spark.sql.catalyst.expressions.PythonUDF"
-_REGISTERED: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-"""What the function of a session looks like on the JVM, by which a filter is known to be ours."""
+_REGISTERED: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+"""The pickled function of a session as the JVM has it, by which a filter is known to be ours."""
 
 
 class SearchFunctionError(HeadwaterError):
@@ -64,7 +64,7 @@ def register_search_functions(spark: SparkSession) -> None:
     with functions_for(spark):
         registered: Any = spark.udf.register(FUNCTION, arrow_udf(text_search, "boolean"))
     if not is_connect(spark):
-        _REGISTERED[spark] = registered._judf.func().command().hashCode()
+        _REGISTERED[spark] = registered._judf.func().command()
 
 
 def text_search(texts: pa.Array, queries: pa.Array) -> pa.Array:
@@ -105,7 +105,7 @@ def matching_query(spark: SparkSession, condition: JavaObject, config: IndexConf
     known = _REGISTERED.get(spark)
     if known is None or condition.getClass().getName() != _PYTHON_UDF or condition.name() != FUNCTION:
         return None
-    if condition.func().command().hashCode() != known:
+    if not condition.func().command().equals(known):
         return None
     column, query = (condition.children().apply(number) for number in (0, 1))
     if not column.getClass().getName().endswith(".AttributeReference") or not query.foldable():
