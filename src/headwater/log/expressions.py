@@ -195,12 +195,14 @@ def and_(*operands: Expression) -> Expression:
 
 def columns_of(expr: Expression) -> set[Column]:
     """Every column that the expression mentions (those inside `Unknown` are not known)."""
-    match expr:
-        case Compare(left=col) | In(column=col) | StartsWith(column=col) | IsNull(column=col):
-            return {col}
-        case Not(operand=inner):
-            return columns_of(inner)
-        case And(operands=parts) | Or(operands=parts):
-            return set().union(*(columns_of(p) for p in parts))
-        case Constant() | Unknown():
-            return set()
+    found: set[Column] = set()
+    pending = [expr]
+    while pending:
+        match pending.pop():
+            case Compare(left=col) | In(column=col) | StartsWith(column=col) | IsNull(column=col):
+                found.add(col)
+            case Not(operand=inner):
+                pending.append(inner)
+            case And(operands=parts) | Or(operands=parts):
+                pending.extend(parts)
+    return found

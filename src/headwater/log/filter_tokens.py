@@ -79,6 +79,7 @@ class _Reader:
         self._kinds = kinds
         self._out: list[Token] = []
         self._quote = ""  # the quote that the last token was written in, if it is a string with escapes
+        self._pieces: list[str] = []  # of the string that is the last token so far
 
     def read(self) -> list[Token]:
         kinds, position = self._kinds, 0
@@ -88,6 +89,8 @@ class _Reader:
                 raise self._error(token.end, "a comment line ends with a backslash, which would continue it")
             following = self._tokens[position + 1] if position + 1 < len(self._tokens) else None
             kind, used = token.token_type, 1
+            if kind not in (kinds.STRING, kinds.RAW_STRING):
+                self._end_string()
             if kind in (kinds.STRING, kinds.RAW_STRING):
                 self._string(token)
             elif kind == kinds.NUMBER:
@@ -108,6 +111,7 @@ class _Reader:
             if kind != kinds.STRING:
                 self._quote = ""
             position += used
+        self._end_string()
         return self._out
 
     def _string(self, token: Token) -> None:
@@ -119,14 +123,22 @@ class _Reader:
         value = source[2:-1] if raw else _unescape(source[1:-1])
         if not raw and any("\ud800" <= c <= "\udfff" for c in value):
             raise self._error(token.start, "this string has half of a surrogate pair")
-        last = self._out[-1] if self._out else None
-        if last is not None and last.token_type == self._kinds.STRING:
-            doubled = self._quote if last.end + 1 == token.start and self._quote == source[0] else ""
-            self._out.pop()
-            self._append(token, self._kinds.STRING, last.text + doubled + value, last.start)
+        if self._pieces:
+            last = self._out.pop()
+            if last.end + 1 == token.start and self._quote == source[0]:
+                self._pieces.append(self._quote)
+            self._append(token, self._kinds.STRING, "", last.start)
         else:
-            self._append(token, self._kinds.STRING, value, token.start)
+            self._append(token, self._kinds.STRING, "", token.start)
+        self._pieces.append(value)
         self._quote = "" if raw else source[0]
+
+    def _end_string(self) -> None:
+        """Give the last token its text, if it is a string: once, however many pieces it has."""
+        if self._pieces:
+            last = self._out.pop()
+            self._append(last, self._kinds.STRING, "".join(self._pieces), last.start)
+            self._pieces = []
 
     def _hex(self, token: Token) -> None:
         if _HEX_STRING.fullmatch(self._source(token)):

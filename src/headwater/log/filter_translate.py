@@ -221,20 +221,23 @@ class Translator:
 
     def _prefix(self, pattern: str, escape: str) -> tuple[str, str]:
         """The text before the first wildcard of a LIKE pattern, and the pattern from there on."""
-        prefix, position = "", 0
+        prefix: list[str] = []
+        position = 0
         while position < len(pattern):
             char = pattern[position]
             if char == escape:
                 following = pattern[position + 1 : position + 2]
                 if following not in ("%", "_", escape):
                     raise FilterError(f"in the pattern {pattern!r}, {escape!r} must stand before %, _ or itself")
-                prefix, position = prefix + following, position + 2
+                prefix.append(following)
+                position += 2
             elif char in "%_":
                 break
             else:
-                prefix, position = prefix + char, position + 1
+                prefix.append(char)
+                position += 1
         rest = pattern[position:]
-        return prefix, "%" if rest.strip("%") == "" and rest else rest
+        return "".join(prefix), "%" if rest.strip("%") == "" and rest else rest
 
     def _starts_with(self, node: Any) -> Expression | None:
         column = self._operands.column(node.this)

@@ -69,13 +69,20 @@ def resolve(column: Column, shape: TableShape) -> Operand:
 def split_by_partition(expr: Expression, shape: TableShape) -> tuple[list[Expression], list[Expression]]:
     """The conjuncts that only need partition values, and the others."""
     parts = list(_conjuncts(expr))
-    only_partition = [p for p in parts if (cols := columns_of(p)) and all(resolve(c, shape).is_partition for c in cols)]
-    return only_partition, [p for p in parts if p not in only_partition]
+    only_partition: list[Expression] = []
+    others: list[Expression] = []
+    for part in parts:
+        columns = columns_of(part)
+        is_only = bool(columns) and all(resolve(c, shape).is_partition for c in columns)
+        (only_partition if is_only else others).append(part)
+    return only_partition, others
 
 
 def _conjuncts(expr: Expression) -> Iterable[Expression]:
-    if isinstance(expr, And):
-        for part in expr.operands:
-            yield from _conjuncts(part)
-    else:
-        yield expr
+    pending = [expr]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, And):
+            pending.extend(reversed(part.operands))
+        else:
+            yield part

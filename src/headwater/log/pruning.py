@@ -84,6 +84,12 @@ class ChunkPruner:
 
     def may_match(self, expr: Expression) -> Mask:
         """For each file of the chunk, whether any of its rows may match."""
+        try:
+            return self._evaluated(expr)
+        except RecursionError:  # nested too deeply to be asked: nothing is left out
+            return self.constant(True)
+
+    def _evaluated(self, expr: Expression) -> Mask:
         operands = {column: resolve(column, self._shape) for column in columns_of(expr)}
         leaves = [o.leaf for o in operands.values() if o.has_statistics]
         if leaves:
@@ -244,9 +250,12 @@ class _Evaluation:
 
     def _may_be_cut(self, upper: pa.ChunkedArray, text: str) -> Mask:
         """The upper bound is a prefix of the text, long enough to have been cut from a longer value."""
-        prefixes = [text[:n] for n in range(self._pruner.string_prefix_length, len(text) + 1)]
-        if not prefixes:
+        shortest = self._pruner.string_prefix_length
+        if len(text) < shortest:
             return self._pruner.constant(False)
+        # Only prefixes of a length that some bound has: together they are no longer than the bounds.
+        lengths = pc.unique(pc.utf8_length(upper)).to_pylist()
+        prefixes = [text[:n] for n in lengths if n is not None and shortest <= n <= len(text)]
         return pc.is_in(upper, value_set=build.strings(prefixes))
 
     def _not_equal(self, bounds: _Bounds, literal: pa.Scalar) -> Mask:
@@ -268,7 +277,9 @@ class _Evaluation:
             if len(present) < len(values):
                 return self._pruner.constant(False)  # NOT IN with a null is never true
             mask = self._null_test(operand, is_null=False)
-            for value in present[:_MAX_RANGES] if not operand.is_partition else present:
+            if operand.is_partition and len(present) > _MAX_RANGES:
+                mask, present = self._without_many(mask, operand, present)
+            for value in present if operand.is_partition else present[:_MAX_RANGES]:
                 mask = pc.and_(mask, self._compare(operand, "<>", value))
             return mask
         if len(present) > _MAX_RANGES:
@@ -301,6 +312,30 @@ class _Evaluation:
             group = known[start : start + step]
             mask = pc.or_(mask, self._between(bounds, group[0], group[len(group) - 1]))
         return pc.and_(mask, self._has_values(bounds))
+
+    def _without_many(self, mask: Mask, operand: Operand, values: list[object]) -> tuple[Mask, list[object]]:
+        """A long NOT IN list of a partition column: the mask without values that can be told at once, and the rest."""
+        bounds = self._pruner.bounds(operand)
+        if (
+            bounds.lower is None
+            or operand.is_void
+            or not operand.compares_as_is
+            or pa.types.is_decimal(bounds.lower.type)
+        ):
+            return mask, values
+        told: list[pa.Scalar] = []
+        rest: list[object] = []
+        for value in values:
+            try:
+                literal = coerce("=", value, operand.field.type)[1]
+            except NotComparableError:
+                continue  # as if it were not in the list: a file more may be kept
+            if literal is not None and literal.type == bounds.lower.type:
+                told.append(literal)
+            else:
+                rest.append(value)
+        known = pa.array([scalar.as_py() for scalar in told], bounds.lower.type)
+        return pc.and_(mask, pc.invert(pc.is_in(bounds.lower, value_set=known))), rest
 
     def _starts_with(self, operand: Operand, prefix: str, *, negated: bool) -> Mask:
         if operand.is_void:

@@ -15,16 +15,19 @@ def is_near(word: str, other: str, distance: int) -> bool:
     """
     if abs(len(word) - len(other)) > distance:
         return False
-    far = distance + 1  # also outside of the band around the diagonal, where every way is too long
-    before: list[int] = []
-    last = [min(j, far) for j in range(len(other) + 1)]
+    # A row of the table has only the band around its diagonal: outside of it every way is too long.
+    far = distance + 1
+    before: dict[int, int] = {}
+    last = {j: j for j in range(min(len(other), distance) + 1)}
     for i, a in enumerate(word, 1):
-        row = [far] * (len(other) + 1)
-        row[0] = min(i, far)
+        row = {0: i} if i <= distance else {}
         for j in range(max(1, i - distance), min(len(other), i + distance) + 1):
-            best = min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (a != other[j - 1]))
+            changed = last.get(j - 1, far) + (a != other[j - 1])
+            best = min(last.get(j, far) + 1, row.get(j - 1, far) + 1, changed)
             if i > 1 and j > 1 and a == other[j - 2] and other[j - 1] == word[i - 2]:
-                best = min(best, before[j - 2] + 1)
+                best = min(best, before.get(j - 2, far) + 1)
             row[j] = min(best, far)
+        if min(row.values(), default=far) > distance:
+            return False
         before, last = last, row
-    return last[-1] <= distance
+    return last.get(len(other), far) <= distance

@@ -24,7 +24,7 @@ from headwater.search.plain_values import (
     typed_values,
 )
 from headwater.search.query import Exists, FieldPath, Fuzzy, Phrase, Prefix, Range, Regex, Term, TermSet, Wildcard
-from headwater.search.query_patterns import prefix_regex, wildcard_regex
+from headwater.search.query_patterns import wildcard_regex
 from headwater.search.query_targets import Target, resolve
 from headwater.search.row_types import conform, row_schema
 from headwater.search.token_column import TokenColumn, token_column
@@ -172,7 +172,7 @@ def chosen_terms(leaf: Leaf, terms: pa.StringArray) -> pa.BooleanArray:
         case Range():
             return _between(leaf, terms, lambda value: value)
         case Prefix(prefix=prefix):
-            return _matching(terms, prefix_regex(prefix))
+            return pc.starts_with(terms, pattern=prefix)
         case Wildcard(pattern=pattern):
             return _matching(terms, wildcard_regex(pattern))
         case Regex(pattern=pattern):

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from headwater.log import expressions as sql
 from headwater.search.filter_leaves import FilterField, Found, filter_field
-from headwater.search.query import All, Exists, Nothing, all_of, any_of, none_of
+from headwater.search.query import MAX_DEPTH, All, Exists, Nothing, all_of, any_of, none_of
 
 if TYPE_CHECKING:
     from headwater.search.fields import IndexConfig
@@ -42,20 +42,19 @@ def index_filter(expression: sql.Expression, config: IndexConfig) -> tuple[Query
         The query, or None when the index cannot help; and whether it is exact: if not, the condition must still be
         asked of the rows that it finds.
     """
-    try:
-        return _rows(expression, config, is_true=True)
-    except RecursionError:
+    return _rows(expression, config, is_true=True, depth=0)
+
+
+def _rows(expression: sql.Expression, config: IndexConfig, *, is_true: bool, depth: int) -> Found:
+    if depth > MAX_DEPTH:  # whoever goes through the query later has no more room than a parsed one needs
         return _EVERYTHING
-
-
-def _rows(expression: sql.Expression, config: IndexConfig, *, is_true: bool) -> Found:
     match expression:
         case sql.Constant(value=value):
             return _ALL if value is is_true else _NOTHING
         case sql.Not(operand=operand):
-            return _rows(operand, config, is_true=not is_true)
+            return _rows(operand, config, is_true=not is_true, depth=depth + 1)
         case sql.And() | sql.Or():
-            parts = [_rows(part, config, is_true=is_true) for part in _flat(expression)]
+            parts = [_rows(part, config, is_true=is_true, depth=depth + 1) for part in _flat(expression)]
             return _all(parts) if isinstance(expression, sql.And) is is_true else _any(parts)
         case sql.Unknown():
             return _EVERYTHING

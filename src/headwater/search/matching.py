@@ -20,7 +20,7 @@ from headwater.search.row_ids import uint64s
 from headwater.search.token_column import counting
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
     import tantivy
 
@@ -99,13 +99,35 @@ def _parts(split: Split, query: Query) -> tuple[tantivy.Query | None, tantivy.Qu
     certain = compile_query(query, split, gaps=False)
     if not gaps or not certain.exact:
         return None, compiled.query
+    # Only the rows that are not whole in the index need to be read.
+    broken = broken_rows(split, gaps)
+    return whole_rows(certain.query, broken), _both(compiled.query, broken)
+
+
+def broken_rows(split: Split, gaps: Sequence[str]) -> tantivy.Query:
+    """The rows of which the index lacks the value of one of some fields."""
     import tantivy
 
-    # Only the rows that are not whole in the index need to be read.
-    occur, build = tantivy.Occur, tantivy.Query.boolean_query
-    broken = build([(occur.Should, unindexed_query(name, split)) for name in gaps])
-    whole = build([(occur.Must, certain.query), (occur.MustNot, broken)])
-    return whole, build([(occur.Must, compiled.query), (occur.Must, broken)])
+    return tantivy.Query.boolean_query([(tantivy.Occur.Should, unindexed_query(name, split)) for name in gaps])
+
+
+def whole_rows(query: tantivy.Query, broken: tantivy.Query) -> tantivy.Query:
+    """The rows of a query that the index has whole, with the same scores."""
+    import tantivy
+
+    return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.MustNot, broken)])
+
+
+def _both(query: tantivy.Query, other: tantivy.Query) -> tantivy.Query:
+    import tantivy
+
+    return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, other)])
+
+
+def found_broken_rows(split: Split, query: Query, gaps: Sequence[str]) -> pa.UInt64Array:
+    """The numbers of the rows that a query finds among those that the index does not have whole, by reading them."""
+    compiled = compile_query(query, split)
+    return decided(split, query, proposed(split, _both(compiled.query, broken_rows(split, gaps))))
 
 
 def adapted(split: Split, query: Query) -> Query:

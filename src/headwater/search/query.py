@@ -26,6 +26,8 @@ Value: TypeAlias = str | int | float | bool
 """What a leaf compares with, in the form in which the field is indexed."""
 
 MAX_FUZZY_DISTANCE = 2
+MAX_DEPTH = 50
+"""Levels of a query: what goes through a tree calls itself, and Python has room for so many calls only."""
 
 
 class FieldPath(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from headwater.errors import SearchQueryError
 from headwater.search import query_leaves as leaf
-from headwater.search.query import All, Boolean, Boost, Exists, all_of, any_of, none_of
+from headwater.search.query import MAX_DEPTH, All, Boolean, Boost, Exists, all_of, any_of, none_of
 from headwater.search.query_targets import Target, find_target
 from headwater.search.query_tokens import Token, has_wildcard, query_error, tokenize, unescape
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-MAX_DEPTH = 50
 DEFAULT_FUZZY_DISTANCE = 2
 MAX_SLOP = 10_000
+MAX_BOOST = 1e9
 
 
 def parse_query(text: str, config: IndexConfig, default_fields: Sequence[str] | None = None) -> Query:
@@ -148,8 +148,11 @@ class _Parser:
 
     def _boosted(self, scope: _Scope) -> Query:
         query = self._primary(scope)
-        while self._peek().kind == "boost":
-            query = Boost(query, float(self._next().text))
+        while (token := self._peek()).kind == "boost":
+            factor = float(self._next().text)
+            if factor > MAX_BOOST:  # scores of the index are single floats, and must stay finite
+                raise query_error(self._text, token.position, f"a boost is a number up to {MAX_BOOST:.0e}")
+            query = Boost(query, factor)
         return query
 
     def _primary(self, scope: _Scope) -> Query:

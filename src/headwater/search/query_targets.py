@@ -56,7 +56,8 @@ def find_target(config: IndexConfig, name: str) -> Target:
         SearchQueryError: there is no such field, or no such key in a struct.
     """
     parts = split_unescaped(name, ".")
-    for length in range(len(parts), 0, -1):
+    most = 1 + max((field.name.count(".") for field in config.fields), default=0)  # no field's name has more parts
+    for length in range(min(len(parts), most), 0, -1):
         field = config.find(".".join(parts[:length]))
         if field is not None and (length == len(parts) or field.kind == "json"):
             return target_of(field, tuple(parts[length:]))

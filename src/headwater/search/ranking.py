@@ -16,9 +16,17 @@ import pyarrow.compute as pc
 from headwater.log import columns as build
 from headwater.search.evaluate import BATCH_ROWS
 from headwater.search.fields import ROW_ID_FIELD
-from headwater.search.matching import adapted, readable_columns, row_numbers, run
+from headwater.search.matching import (
+    adapted,
+    broken_rows,
+    found_broken_rows,
+    readable_columns,
+    row_numbers,
+    run,
+    whole_rows,
+)
 from headwater.search.query import Nothing, Phrase
-from headwater.search.query_compile import compile_query
+from headwater.search.query_compile import compile_query, gap_fields
 from headwater.search.row_ids import uint64s
 from headwater.search.row_scores import scores
 from headwater.search.score_shares import is_additive, score_shares
@@ -78,6 +86,7 @@ class _Ranking:
         self._query = query
         self._everywhere = everywhere
         self._shares = score_shares(query)
+        self._gaps = gap_fields(query, split)
         self._weights: dict[Leaf, float] = {}
         self._factors: dict[Leaf, float] = {}
         self._ratios: dict[str, tuple[float, float]] = {}
@@ -90,7 +99,7 @@ class _Ranking:
                 self._ratios[name] = here, mean
         self._differences: dict[tuple[int, int], float] = {}
         self._corrected = {
-            leaf: compile_query(leaf, split).query
+            leaf: compile_query(leaf, split, gaps=False).query
             for leaf in self._weights
             if leaf.on.field in self._ratios and self._shares.get(leaf)
         }
@@ -100,13 +109,19 @@ class _Ranking:
             return self._from_rows(k)
         if self._ratios and (k is None or k > _MAX_EXPLAINED_ROWS) and self._can_read():
             return self._from_rows(k)
-        return self._from_index(k)
+        if not self._gaps:
+            return self._from_index(k)
+        # A row that the index does not have whole (one giant token is enough) is read; the others need not be.
+        whole = self._from_index(k)
+        numbers = found_broken_rows(self._split, self._query, self._gaps)
+        scored = self._scores_of(numbers)
+        return _ranked(pa.concat_arrays([whole.row_numbers, numbers]), pa.concat_arrays([whole.scores, scored]), k)
 
     def _index_knows(self) -> bool:
-        """Whether the index can find the rows, and say what each leaf adds to a score."""
+        """Whether the index can find the rows that it has whole, and say what each leaf adds to a score."""
         if not is_additive(self._query) or any(isinstance(leaf, Phrase) and leaf.slop for leaf in self._shares):
             return False
-        return all(compile_query(part, self._split).exact for part in (self._query, *self._shares))
+        return all(compile_query(part, self._split, gaps=False).exact for part in (self._query, *self._shares))
 
     def _can_read(self) -> bool:
         return not any(
@@ -115,21 +130,27 @@ class _Ranking:
         )
 
     def _from_rows(self, k: int | None) -> ScoredRows:
-        columns = readable_columns(self._split, self._query)
         numbers = row_numbers(self._split, self._query)
+        return _ranked(numbers, self._scores_of(numbers), k)
+
+    def _scores_of(self, numbers: pa.UInt64Array) -> pa.DoubleArray:
+        """The scores of rows by reading them."""
+        columns = readable_columns(self._split, self._query)
         parts = [build.float64s([])]
         for start in range(0, len(numbers), BATCH_ROWS):
             rows = self._split.rows(numbers.slice(start, BATCH_ROWS), columns)
             parts.append(scores(self._query, rows, self._split.config, self._everywhere))
-        return _ranked(numbers, pa.concat_arrays(parts), k)
+        return pa.concat_arrays(parts)
 
     def _from_index(self, k: int | None) -> ScoredRows:
-        compiled = compile_query(self._query, self._split, self._factors.get)
+        query = compile_query(self._query, self._split, self._factors.get, gaps=False).query
+        if self._gaps:
+            query = whole_rows(query, broken_rows(self._split, self._gaps))
         most = max(1, self._split.searcher.num_docs)
         growth = max([1.0, *(mean / here for here, mean in self._ratios.values())])
         limit = most if k is None else min(most, k + (_MORE_ROWS if self._ratios else 0))
         while True:
-            hits = run(self._split, compiled.query, limit=limit, count=False).hits
+            hits = run(self._split, query, limit=limit, count=False).hits
             found = self._put_right(hits, k)
             if len(hits) < limit or limit == most or not self._ratios:
                 return found

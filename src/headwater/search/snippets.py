@@ -116,10 +116,12 @@ def _window(text: str, hits: Sequence[tuple[int, int]], max_characters: int) -> 
     if len(text) <= max_characters:
         return 0, len(text)
     best = (0, 0, 0)
+    after = 0  # the first hit that does not fit into a window that starts with hit i; it only ever moves on
     for i, (start, _) in enumerate(hits):
-        inside = [end for _, end in hits[i:] if end - start <= max_characters]
-        if len(inside) > best[0]:
-            best = (len(inside), start, inside[-1])
+        while after < len(hits) and hits[after][1] - start <= max_characters:
+            after += 1
+        if after - i > best[0]:
+            best = (after - i, start, hits[after - 1][1])
     count, start, end = best
     if not count:
         return 0, max_characters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -29,10 +30,14 @@ def _exact(column: TokenColumn, wanted: pa.Int32Array) -> pa.Int64Array:
     if length <= 0:
         return build.int64s([])
     starts = column.texts.slice(0, length)
-    found = pc.equal(starts, column.texts.slice(len(wanted) - 1, length))
+    ends = column.texts.slice(len(wanted) - 1, length)
+    first = pc.and_(pc.equal(starts, ends), pc.equal(column.codes.slice(0, length), wanted[0]))
+    places = pc.indices_nonzero(first)
     for at, code in enumerate(wanted):
-        found = pc.and_(found, pc.equal(column.codes.slice(at, length), code))
-    return column.rows.take(starts.filter(found))
+        if len(places) == 0:  # a long phrase is mostly decided by its first words
+            break
+        places = places.filter(pc.equal(column.codes.slice(at, length).take(places), code))
+    return column.rows.take(starts.take(places))
 
 
 def _sloppy(column: TokenColumn, wanted: pa.Int32Array, slop: int) -> pa.Int64Array:
@@ -67,8 +72,8 @@ def _fits_from(places: Mapping[int, Sequence[int]], slots: Sequence[int], lowest
     used: dict[int, int] = {}
     for slot, code in enumerate(slots):
         after = used.get(code, -1)
-        position = next((p for p in places[code] if p > after and p >= lowest + slot), None)
-        if position is None or position > lowest + slot + slop:
+        at = bisect_left(places[code], max(after + 1, lowest + slot))
+        if at == len(places[code]) or places[code][at] > lowest + slot + slop:
             return False
-        used[code] = position
+        used[code] = places[code][at]
     return True

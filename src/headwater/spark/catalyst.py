@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headwater.log.expressions import (
     And,
@@ -33,9 +33,6 @@ from headwater.log.expressions import (
     Unknown,
 )
 from headwater.spark.jvm import EXPRESSIONS, JavaObject
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 Resolve = Callable[[tuple[str, ...]], "Column | None"]
 """From the path of a column in the scan to the table's column; None when it is no column of the table."""
@@ -57,6 +54,10 @@ _SEPARATOR = "\x1f\x1e"
 
 class _UntranslatableError(Exception):
     """This part of the filter has no counterpart; never leaves this module."""
+
+
+_MAX_DEPTH = 100
+"""What goes through a filter calls itself, and Python has room for so many calls only."""
 
 
 @dataclass(frozen=True)
@@ -93,18 +94,38 @@ def from_json(nodes: Any, condition: Callable[[], JavaObject], resolve: Resolve)
         resolve: finds the table's column for a column of the scan.
     """
     try:
-        tree = _tree(iter(enumerate(nodes)))
+        tree = _tree(nodes)
     except Exception as error:
         return Unknown(f"no JSON: {type(error).__name__}")
     return _Translation(condition, resolve).predicate(tree)
 
 
-def _tree(nodes: Iterator[tuple[int, dict[str, Any]]]) -> _Node:
-    number, fields = next(nodes)
-    package, _, name = fields["class"].rpartition(".")
-    if package != EXPRESSIONS:
-        name = fields["class"]
-    return _Node(number, name, fields, [_tree(nodes) for _ in range(fields["num-children"])])
+def _tree(nodes: list[dict[str, Any]]) -> _Node:
+    """The tree of nodes that stand in pre-order. It may be deeper than Python may call: chains of OR are."""
+    root = _Node(-1, "", {"num-children": 1})
+    unfilled = [root]
+    for number, fields in enumerate(nodes):
+        package, _, name = fields["class"].rpartition(".")
+        node = _Node(number, name if package == EXPRESSIONS else fields["class"], fields)
+        while len(unfilled[-1].children) == unfilled[-1].fields["num-children"]:
+            unfilled.pop()
+        unfilled[-1].children.append(node)
+        unfilled.append(node)
+    (tree,) = root.children
+    return tree
+
+
+def _chained(node: _Node) -> list[_Node]:
+    """The operands of a chain of ANDs or ORs, from left to right: to Catalyst, a chain is as deep as it is long."""
+    found: list[_Node] = []
+    pending = [node]
+    while pending:
+        part = pending.pop()
+        if part.name == node.name:
+            pending.extend(reversed(part.children))
+        else:
+            found.append(part)
+    return found
 
 
 class _Translation:
@@ -114,14 +135,16 @@ class _Translation:
         self._condition = condition
         self._resolve = resolve
 
-    def predicate(self, node: _Node) -> Expression:
+    def predicate(self, node: _Node, depth: int = 0) -> Expression:
+        if depth > _MAX_DEPTH:
+            return Unknown("nested too deeply")
         match node.name:
             case "And":
-                return And(tuple(self.predicate(child) for child in node.children))
+                return And(tuple(self.predicate(part, depth + 1) for part in _chained(node)))
             case "Or":
-                return Or(tuple(self.predicate(child) for child in node.children))
+                return Or(tuple(self.predicate(part, depth + 1) for part in _chained(node)))
             case "Not":
-                return Not(self.predicate(node.children[0]))
+                return Not(self.predicate(node.children[0], depth + 1))
         try:
             return self._leaf(node)
         except Exception:  # pruning is an optimisation: a filter that is not understood must not fail a query

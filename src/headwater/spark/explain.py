@@ -49,6 +49,20 @@ _SOURCES: weakref.WeakValueDictionary[str, Explained] = weakref.WeakValueDiction
 """The sources of living scans, by name: the JVM knows an index only by its text."""
 
 
+_MAX_SHOWN_CHARACTERS = 1_000
+
+
+def shortened(tree: object) -> str:
+    """The text of a filter or query as plans show it; those of long lists are cut, and deep ones only named."""
+    try:
+        text = str(tree)
+    except RecursionError:
+        return f"{type(tree).__name__} nested too deeply to show"
+    if len(text) <= _MAX_SHOWN_CHARACTERS:
+        return text
+    return f"{text[:_MAX_SHOWN_CHARACTERS]}... ({len(text):,} characters)"
+
+
 @dataclass(frozen=True, slots=True)
 class ScanSummary:
     """One scan of a Delta table in a query."""

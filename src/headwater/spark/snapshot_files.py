@@ -12,6 +12,7 @@ from headwater.log.schema import TIMESTAMP
 from headwater.log.snapshot_part import SnapshotPart
 from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, NumbersVectors
+from headwater.spark.explain import shortened
 from headwater.spark.file_rows import file_uris, hadoop_root, partition_values
 from headwater.spark.jvm import exact_key
 from headwater.spark.row_tracking import HIDDEN_COLUMNS as ROW_TRACKING_COLUMNS
@@ -48,7 +49,7 @@ class SnapshotFiles:
         vectors = f", deletion vectors {id(self.deleted):x}" if self.deleted is not None else ""
         part = f", files {hash(self.snapshot.paths):x}" if isinstance(self.snapshot, SnapshotPart) else ""
         part += f", numbers {hash(self.snapshot.numbers):x}" if isinstance(self.snapshot, NumberedPart) else ""
-        selected = "" if self.selection is None else f", where {self.selection}"
+        selected = "" if self.selection is None else f", where {shortened(self.selection)}"
         instants = any(field.type == TIMESTAMP for field in self.columns.partition_fields)
         zone = f", zone {self.snapshot.ctx.time_zone}" if instants else ""
         return (

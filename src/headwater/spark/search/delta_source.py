@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from headwater.log.columns import int64s
 from headwater.log.schema import StructField, StructType
 from headwater.search.evaluate import columns_needed
+from headwater.spark.explain import shortened
 from headwater.spark.search.delta_files import SPLIT_COLUMN, whole_files
 from headwater.spark.search.delta_reader import DeltaReader, DeltaReadPlan
 from headwater.spark.search.relation import SearchRelation, frame_over
@@ -53,7 +54,8 @@ class DeltaSource(ScanSource):
     @cached_property
     def name(self) -> str:
         """Says what is scanned, to people."""
-        return f"Delta table {self.snapshot.uri} ({self.snapshot.metadata.id}), {self.coverage}: {self.search}"
+        table = f"Delta table {self.snapshot.uri} ({self.snapshot.metadata.id}), {self.coverage}"
+        return f"{table}: {shortened(self.search)}"
 
     @cached_property
     def schema(self) -> StructType:

@@ -20,6 +20,7 @@ from headwater.search.filters import index_filter
 from headwater.search.query import all_of, filtered
 from headwater.spark.char_types import has_own_rules
 from headwater.spark.read_filter import known_part
+from headwater.spark.explain import shortened
 from headwater.spark.jvm import exact_key
 from headwater.spark.search.search_spec import SCORE_COLUMN, SNIPPET_SUFFIX, Search
 from headwater.spark.search.split_reader import ReadPlan, SplitRef
@@ -72,9 +73,9 @@ class Wanted:
         """For plans."""
         parts = [f"columns {', '.join(self.columns) or 'none'}" if self.aggregate is None else str(self.aggregate)]
         if self.where is not None:
-            parts.append(f"where {self.where}")
+            parts.append(f"where {shortened(self.where)}")
         if self.matching is not None:
-            parts.append(f"matching {self.matching}")
+            parts.append(f"matching {shortened(self.matching)}")
         if self.limit is not None:
             parts.append(f"limit {self.limit}")
         return "; ".join(parts)
@@ -98,7 +99,7 @@ class ScanSource:
     @cached_property
     def name(self) -> str:
         """Says what is scanned, to people."""
-        searched = "" if self.search is None else f" {self.search}"
+        searched = "" if self.search is None else f" {shortened(self.search)}"
         return f"search table {self.snapshot.uri} version {self.snapshot.version}{searched}"
 
     @cached_property
