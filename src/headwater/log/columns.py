@@ -143,6 +143,24 @@ def spread(dense: pa.Array, valid: pa.Array) -> pa.Array:
     return dense.take(pc.if_else(valid, position, int64s([None])[0]))
 
 
+def distinct_rows(table: pa.Table) -> pa.Table:
+    """The rows of a table, each once, in any order.
+
+    Columns may have any names: Arrow takes those that begin with a dot or a bracket for paths.
+    """
+    places = [str(place) for place in range(table.num_columns)]
+    found = table.rename_columns(places).group_by(places).aggregate([])
+    return found.select(places).rename_columns(table.column_names)
+
+
+def order_of(columns: Sequence[pa.ChunkedArray | pa.Array]) -> pa.Array:
+    """The positions of rows in the order of the values of columns, the first one first."""
+    import pyarrow.compute as pc
+
+    places = [str(place) for place in range(len(columns))]
+    return pc.sort_indices(pa.table(list(columns), names=places), [(place, "ascending") for place in places])
+
+
 def take_ascending(column: pa.ChunkedArray, rows: pa.Array) -> pa.ChunkedArray:
     """Some rows of a column, by ascending row numbers (`uint64`).
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from headwater.log.schema.lookup import hidden
 from headwater.log.snapshot import Snapshot
 from headwater.log.snapshot_part import SnapshotPart
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from headwater.log.actions import DeletionVector
     from headwater.log.expressions import Expression
 
-FILE_COLUMN = "__headwater_file"
+FILE_COLUMN = hidden("file")
 """The number of a row's file, as a scan of a numbered part shows it."""
-ROW_COLUMN = "__headwater_row"
+ROW_COLUMN = hidden("row")
 """The position of a row in its file, deleted rows counted."""
 
 

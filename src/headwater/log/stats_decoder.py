@@ -1,11 +1,13 @@
 """Decoding statistics from JSON text, only the wanted leaves of it (spec: "Per-file Statistics").
 
 A decoder is generated for the leaves of a filter: msgspec builds those and skips the rest of the text, and many texts
-are decoded in one call. A text that does not fit is decoded again leniently, alone.
+are decoded in one call. A text that does not fit is decoded again leniently, alone. Nothing is known of columns with
+a quote, a backslash or a control character in their names, which msgspec finds in no text.
 """
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     from headwater.log.schema import DataType, StructField
 
+_UNFINDABLE = re.compile(r'["\\\x00-\x1f]')
 _NEWLINE = build.strings(["\n"])[0]
 _PARTS = {"bounds": {"minValues": "min_values", "maxValues": "max_values"}, "counts": {"nullCount": "null_count"}}
 """The objects in the text that hold a value for each leaf, and their names here."""
@@ -59,8 +62,8 @@ class StatsDecoder:
     """
 
     def __init__(self, leaves: Sequence[Leaf], content: Literal["bounds", "counts"]) -> None:
-        self._leaves = leaves
-        self._types = {leaf.path: _json_type(leaf.type) if content == "bounds" else int for leaf in leaves}
+        found = [leaf for leaf in leaves if not any(_UNFINDABLE.search(part) for part in leaf.path)]
+        self._types = {leaf.path: _json_type(leaf.type) if content == "bounds" else int for leaf in found}
         nested = _nested_struct("Values", self._types)
         self._parts = _PARTS[content]
         fields: list[tuple[str, Any, Any]] = [(name, nested | None, nested()) for name in self._parts.values()]
@@ -70,7 +73,7 @@ class StatsDecoder:
         self._type = msgspec.defstruct("Stats", fields, rename="camel", frozen=True, gc=False)
         self._strict = msgspec.json.Decoder(self._type)
         self._lenient = msgspec.json.Decoder()
-        self._attributes = [_attributes(leaf.path, leaves) for leaf in leaves]
+        self._attributes = [_attributes(leaf.path, found) if leaf in found else None for leaf in leaves]
 
     def decode(self, text: pa.Array) -> list[Any]:
         """One value for each text."""
@@ -86,7 +89,10 @@ class StatsDecoder:
 
     def values(self, rows: list[Any], part: str, index: int) -> list[Any]:
         """The values of one leaf in `min_values`, `max_values` or `null_count`."""
-        attributes = [part, *self._attributes[index]]
+        own = self._attributes[index]
+        if own is None:
+            return [None] * len(rows)
+        attributes = [part, *own]
         try:
             return list(map(attrgetter(".".join(attributes)), rows))
         except AttributeError:  # something on the way is null
@@ -112,18 +118,18 @@ class StatsDecoder:
             kept["tightBounds"] = tight if isinstance(tight, bool) else None
         for part in self._parts:
             kept[part] = {}
-            for leaf in self._leaves:
+            for path, type_ in self._types.items():
                 value = raw.get(part)
-                for name in leaf.path:
+                for name in path:
                     value = value.get(name) if isinstance(value, dict) else None
                 try:
-                    value = msgspec.convert(value, self._types[leaf.path] | None, strict=True)
+                    value = msgspec.convert(value, type_ | None, strict=True)
                 except (msgspec.ValidationError, ValueError):
                     continue
                 inner = kept[part]
-                for name in leaf.path[:-1]:
+                for name in path[:-1]:
                     inner = inner.setdefault(name, {})
-                inner[leaf.path[-1]] = value
+                inner[path[-1]] = value
         return msgspec.convert(kept, self._type)
 
 

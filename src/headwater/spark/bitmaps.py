@@ -62,13 +62,11 @@ class Bitmaps:
             first, self._count = self._count, self._count + len(serialized)
         return range(first, first + len(serialized))
 
-    def contains(self, number: Column) -> Column:
-        """Whether the row is in the bitmap of this number; null where the number is."""
-        from pyspark.sql import functions as sf
-
+    def contains(self, number: Column, position: Column) -> Column:
+        """Whether the row at a position is in the bitmap of this number; null where the number is."""
         jvm = self._jvm
         to_expression = jvm.static("org.apache.spark.sql.classic.ExpressionUtils").expression
-        row = to_expression(sf.col("_metadata.row_index").cast("int")._jc)
+        row = to_expression(position.cast("int")._jc)
         reference = jvm.literal(self._reference, jvm.object_type(_REFERENCE))
         broadcast = jvm.invoke(reference, "get", jvm.object_type(_BROADCAST))
         bitmaps = jvm.invoke(broadcast, "value", jvm.object_type(_LIST))

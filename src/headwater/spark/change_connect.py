@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 
 from headwater.log.columns import int32s, int64s
 from headwater.log.schema import INTEGER, STRING, StructField
-from headwater.spark.change_files import CHANGE_FIELDS, CHANGE_TYPE, ChangeFiles, RowSets, row_sets
+from headwater.spark.change_files import CHANGE_TYPE, ChangeFiles, RowSets, row_sets
 from headwater.spark.columns import spark_fields
 from headwater.spark.connect import ROAD, file_schema
 from headwater.spark.connect_failures import remember_connect_scan
 from headwater.spark.deleted_chunks import BITMAP_COLUMN, rows_by_bitmap, without_rows
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, VectorReader
 from headwater.spark.explain import summary_of
+from headwater.spark.file_rows import PATH
 from headwater.spark.functions import functions, functions_for_connect
 from headwater.spark.marked_plans import mark
 from headwater.spark.path_scan import path_scans
@@ -54,12 +55,12 @@ class _Scans:
 
     def frames(self) -> Iterator[DataFrame]:
         """DataFrames that have all the changes together, with the columns of the feed."""
-        sf, changes = functions(), self._changes
+        changes = self._changes
         sets = row_sets(changes.files, VectorReader(changes.feed.snapshot.ctx.store, self._storage_options))
         whole = [i for i, kept in enumerate(sets.kept) if kept is None]
         partial = [i for i, kept in enumerate(sets.kept) if kept is not None]
-        shown = [*changes.columns.projection(), *(sf.col(field.name) for field in CHANGE_FIELDS)]
-        for distinct in _rounds(changes.rows.column("path").take(int64s(whole)).to_pylist()):
+        shown = [*changes.columns.projection(), *changes.shown()]
+        for distinct in _rounds(changes.rows.column(PATH).take(int64s(whole)).to_pylist()):
             for frame in self._whole_files([whole[i] for i in distinct], sets):
                 yield frame.select(*shown)
         if partial:
@@ -81,13 +82,13 @@ class _Scans:
     def _parts_of_files(self, positions: list[int], sets: RowSets) -> Iterator[DataFrame]:
         """Changes of some rows of files; a file may have several."""
         rows = self._changes.rows.take(int64s(positions))
-        paths = rows.column("path").to_pylist()
+        paths = rows.column(PATH).to_pylist()
         first = {path: i for i, path in reversed(list(enumerate(paths)))}
         for frame, part in self._path_scans(rows.take(int64s(list(first.values())))):
-            numbers = {path: number for number, path in enumerate(part.column("path").to_pylist())}
+            numbers = {path: number for number, path in enumerate(part.column(PATH).to_pylist())}
             changed = [i for i, path in enumerate(paths) if path in numbers]
             kept = [data for i in changed if (data := sets.kept[positions[i]]) is not None]
-            numbered = frame.withColumn(VECTOR_COLUMN, path_position(part.column("path")))
+            numbered = frame.withColumn(VECTOR_COLUMN, path_position(part.column(PATH)))
             found = rows_by_bitmap(self._spark, numbered, kept, [numbers[paths[i]] for i in changed])
             known = values_at(
                 functions().col(BITMAP_COLUMN), rows.take(int64s(changed)), self._changes.partition_fields

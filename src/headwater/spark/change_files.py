@@ -6,23 +6,27 @@ partition values: every road gives them to the rows of a file as it gives those.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import CorruptLogError, SchemaError
+from headwater.features.change_data_feed import check_change_type
 from headwater.log.columns import int64s, string_maps, strings
 from headwater.log.deletion_vectors import to_bitmap
 from headwater.log.file_uris import absolute_paths
 from headwater.log.schema import LONG, STRING, TIMESTAMP, StructField
+from headwater.log.schema.lookup import hidden
 from headwater.maintenance.table_keys import keys_below
 from headwater.spark.columns import ScanColumns, spark_fields
-from headwater.spark.file_rows import file_uris, hadoop_root, partition_values
+from headwater.spark.file_rows import MODIFIED, PATH, SIZE, file_uris, hadoop_root, partition_values
+from headwater.spark.functions import functions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import pyarrow as pa
+    from pyspark.sql import Column
 
     from headwater.log.changes import ChangeFeed, ChangeFile
     from headwater.spark.deletion_vectors import VectorReader
@@ -36,6 +40,8 @@ CHANGE_FIELDS = (
     StructField(COMMIT_TIMESTAMP, TIMESTAMP),
 )
 """The columns of a feed behind those of the table."""
+_KNOWN = {field.name: hidden(field.name) for field in CHANGE_FIELDS}
+"""What a scan calls them where they are not in files: a column of the table may be called so in its files."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +64,25 @@ class ChangeFiles:
         return hadoop_root(self.feed.snapshot.uri)
 
     @cached_property
-    def known_fields(self) -> list[StructField]:
-        """The columns of a feed that are known of a file without reading it."""
-        return [field for field in CHANGE_FIELDS if not (self.recorded and field.name == CHANGE_TYPE)]
+    def sources(self) -> dict[str, str]:
+        """What a scan calls the columns of the feed: hidden names, but for the change type that files record."""
+        return _KNOWN | ({CHANGE_TYPE: CHANGE_TYPE} if self.recorded else {})
+
+    @cached_property
+    def known(self) -> dict[str, str]:
+        """Those of them that are known of a file without reading it."""
+        return {name: source for name, source in self.sources.items() if name != source}
 
     @cached_property
     def partition_fields(self) -> list[dict[str, Any]]:
         """The table's partition columns and the known ones, as fields of a Spark schema in JSON."""
-        return spark_fields([*self.columns.partition_fields, *self.known_fields])
+        known = [replace(f, name=self.known[f.name]) for f in CHANGE_FIELDS if f.name in self.known]
+        return spark_fields([*self.columns.partition_fields, *known])
+
+    def shown(self) -> list[Column]:
+        """The columns of the feed, over a scan of the files."""
+        sf = functions()
+        return [sf.col(source).alias(name) for name, source in self.sources.items()]
 
     @property
     def version(self) -> int:
@@ -116,13 +133,13 @@ class ChangeFiles:
             key, field = self.columns.partition_key(name), self.columns.table.field(name)
             found[scanned.name] = partition_values(maps, field, key, self.feed.snapshot.ctx.time_zone)
         if not self.recorded:
-            found[CHANGE_TYPE] = strings([f.change_type for f in files])
-        found[COMMIT_VERSION] = int64s([f.version for f in files])
+            found[self.known[CHANGE_TYPE]] = strings([f.change_type for f in files])
+        found[self.known[COMMIT_VERSION]] = int64s([f.version for f in files])
         microseconds = pa.timestamp("us", tz="UTC")
-        found[COMMIT_TIMESTAMP] = int64s([f.timestamp_ms * 1000 for f in files], microseconds)
-        found["path"] = file_uris(pa.chunked_array([strings([f.path for f in files])]), uri)
-        found["size"] = int64s(self._sizes)
-        found["modificationTime"] = int64s([f.timestamp_ms for f in files])
+        found[self.known[COMMIT_TIMESTAMP]] = int64s([f.timestamp_ms * 1000 for f in files], microseconds)
+        found[PATH] = file_uris(pa.chunked_array([strings([f.path for f in files])]), uri)
+        found[SIZE] = int64s(self._sizes)
+        found[MODIFIED] = int64s([f.timestamp_ms for f in files])
         return pa.table(found)
 
     def _values(self, file: ChangeFile) -> Mapping[str, str | None]:
@@ -143,7 +160,9 @@ def change_files(feed: ChangeFeed) -> list[ChangeFiles]:
     snapshot = feed.snapshot
     taken = {n.lower() for n in snapshot.schema.names} & {field.name for field in CHANGE_FIELDS}
     if taken:
-        raise SchemaError(f"{snapshot.uri} has a column {taken.pop()} of its own, so its changes cannot be shown")
+        raise SchemaError(f"{snapshot.uri} has a column {min(taken)} of its own, so its changes cannot be shown")
+    if any(file.change_type is None for file in feed.files):
+        check_change_type(snapshot.schema, snapshot.uri)
     columns = ScanColumns(snapshot.schema, snapshot.mapping_mode, snapshot.metadata.partition_columns)
     kinds = (ChangeFiles(feed, columns, recorded) for recorded in (True, False))
     return [kind for kind in kinds if kind.files]

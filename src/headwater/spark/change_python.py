@@ -54,7 +54,7 @@ def _plan(changes: ChangeFiles, storage_options: Mapping[str, str] | None) -> Re
         storage_options=None if storage_options is None else dict(storage_options),
         schema_json=StructType([*columns.table.fields, *CHANGE_FIELDS]).to_json(),
         mode=columns.mode,
-        partition_columns=partitions | {field.name: field.name for field in changes.known_fields},
+        partition_columns=partitions | changes.known,
         unmapped=(CHANGE_TYPE,),
     )
 

@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 from headwater.log.columns import int32s
 from headwater.log.expressions import Column as TableColumn
 from headwater.log.schema import INTEGER, STRING, StructField
+from headwater.log.schema.lookup import hidden
 from headwater.spark.bitmaps import Bitmaps
-from headwater.spark.change_files import CHANGE_FIELDS, CHANGE_TYPE, ChangeFiles, row_sets
+from headwater.spark.change_files import CHANGE_TYPE, ChangeFiles, row_sets
 from headwater.spark.columns import spark_fields
 from headwater.spark.deletion_vectors import VectorReader
 from headwater.spark.explain import register
 from headwater.spark.failures import remember_scan
 from headwater.spark.jvm import exact_key
+from headwater.spark.row_locations import row_position
 from headwater.spark.scan import relation
 
 if TYPE_CHECKING:
@@ -30,8 +32,8 @@ if TYPE_CHECKING:
 
     from headwater.log.expressions import Expression
 
-_DROPPED = "__headwater_dropped_rows"
-_KEPT = "__headwater_kept_rows"
+_DROPPED = hidden("dropped_rows")
+_KEPT = hidden("kept_rows")
 
 
 def changes_in_spark(
@@ -53,10 +55,10 @@ def changes_in_spark(
             data_fields.append(StructField(CHANGE_TYPE, STRING))
         frame = relation(spark, source, data_fields, changes.columns.options)
         if changes.has_vectors:
-            dropped, kept = sf.col(_DROPPED), sf.col(_KEPT)
-            frame = frame.where(dropped.isNull() | ~bitmaps.contains(dropped))
-            frame = frame.where(kept.isNull() | bitmaps.contains(kept))
-        frames.append(frame.select(*changes.columns.projection(), *(sf.col(f.name) for f in CHANGE_FIELDS)))
+            dropped, kept, position = sf.col(_DROPPED), sf.col(_KEPT), row_position(frame)
+            frame = frame.where(dropped.isNull() | ~bitmaps.contains(dropped, position))
+            frame = frame.where(kept.isNull() | bitmaps.contains(kept, position))
+        frames.append(frame.select(*changes.columns.projection(), *changes.shown()))
     return reduce(lambda one, other: one.unionAll(other), frames)
 
 

@@ -27,7 +27,8 @@ from headwater.log.schema import (
     to_physical,
     transform_fields,
 )
-from headwater.log.schema.mapping import PARQUET_FIELD_ID_KEY
+from headwater.log.schema.lookup import check_not_hidden
+from headwater.log.schema.mapping import PARQUET_FIELD_ID_KEY, PHYSICAL_NAME_KEY
 from headwater.spark.functions import functions
 from headwater.spark.widening import readable_types
 
@@ -50,6 +51,10 @@ class ScanColumns:
     mode: MappingMode
     partition_columns: tuple[str, ...]
     """By logical name."""
+
+    def __post_init__(self) -> None:
+        for field in self.table.fields:
+            check_not_hidden((field.name, str(field.metadata.get(PHYSICAL_NAME_KEY, ""))), "the table")
 
     @cached_property
     def visible(self) -> StructType:

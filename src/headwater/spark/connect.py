@@ -17,11 +17,11 @@ from headwater.spark.connect_failures import remember_connect_scan
 from headwater.spark.deleted_chunks import DeletedChunks
 from headwater.spark.deletion_vectors import VectorReader
 from headwater.spark.explain import summary_of
-from headwater.spark.functions import functions_for_connect
+from headwater.spark.functions import functions, functions_for_connect
 from headwater.spark.marked_plans import mark
 from headwater.spark.no_rows import no_rows
 from headwater.spark.path_scan import path_scans
-from headwater.spark.path_values import path_columns
+from headwater.spark.path_values import ROW_POSITION, path_columns
 from headwater.spark.row_locations import LOCATION_FIELDS, location_columns
 from headwater.spark.row_tracking import materialized_columns, row_tracking_columns
 from headwater.spark.snapshot_files import SnapshotFiles
@@ -52,8 +52,9 @@ def scan_on_connect(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> 
             mark(nothing, summary_of(files, rows, ROAD))
             return nothing
         schema = file_schema(columns, *(StructField(name, LONG) for name in materialized.values() if name))
-        shown = [*columns.projection(), *(row_tracking_columns(dict(materialized)) if wanted.row_tracking else [])]
-        shown += location_columns() if located else []
+        position = functions().col(ROW_POSITION)
+        tracked = row_tracking_columns(dict(materialized), position) if wanted.row_tracking else []
+        shown = [*columns.projection(), *tracked, *(location_columns(position) if located else [])]
         frames: list[DataFrame] = []
         for frame, part in path_scans(spark, snapshot, rows, schema, wanted.options, wanted.storage_options):
             mark(frame, summary_of(files, part, ROAD))

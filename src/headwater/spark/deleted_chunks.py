@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from headwater.log.columns import int32s, int64s
 from headwater.log.deletion_vectors import to_bitmap
+from headwater.log.schema.lookup import hidden
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, descriptor
 from headwater.spark.functions import functions
+from headwater.spark.path_values import ROW_POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
 _CHUNK_BITS = 16
 _WORD_BITS = 6
 _WORDS_PER_CHUNK = 2 ** (_CHUNK_BITS - _WORD_BITS)
-_KEY, _WORDS = "__headwater_chunk", "__headwater_words"
-BITMAP_COLUMN = "__headwater_bitmap"
+_KEY, _WORDS = hidden("chunk"), hidden("words")
+BITMAP_COLUMN = hidden("bitmap")
 """The number of the bitmap that has a row; see `rows_by_bitmap`."""
 
 
@@ -61,7 +63,7 @@ def without_rows(spark: SparkSession, frame: DataFrame, serialized: list[bytes])
 
     Args:
         spark: the session.
-        frame: the scan; its column `VECTOR_COLUMN` is the number of the file's bitmap, or null.
+        frame: a scan of Spark Connect; its column `VECTOR_COLUMN` is the number of the file's bitmap, or null.
         serialized: the bitmaps, in the portable format.
     """
     if not serialized:
@@ -92,7 +94,7 @@ def rows_by_bitmap(spark: SparkSession, frame: DataFrame, serialized: list[bytes
 def _in_chunk() -> Column:
     """Whether a row of a scan meets its chunk there, and its bit is set."""
     sf = functions()
-    row = sf.col("_metadata.row_index")
+    row = sf.col(ROW_POSITION)
     here = sf.shiftleft(sf.col(VECTOR_COLUMN).cast("long"), 32).bitwiseOR(sf.shiftright(row, _CHUNK_BITS))
     return (here == sf.col(_KEY)) & (_bit(row) == 1)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from headwater.log.actions import DeletionVector
 from headwater.log.columns import int32s
 from headwater.log.deletion_vectors import read_vectors
+from headwater.log.schema.lookup import hidden
 from headwater.spark.bitmaps import Bitmaps
 from headwater.storage import open_store
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     from headwater.storage import ObjectStore
 
-VECTOR_COLUMN = "__headwater_deletion_vector"
+VECTOR_COLUMN = hidden("deletion_vector")
 """The hidden partition column: the number of the file's vector, null for files that have none."""
 
 
@@ -74,12 +75,16 @@ class DeletedRows:
                 self._numbers.update(zip(new, added, strict=True))
             return int32s([None if v is None else self._numbers[v.unique_id] for v in described])
 
-    def kept(self) -> Column:
-        """The filter: true for rows that are not deleted."""
+    def kept(self, position: Column) -> Column:
+        """The filter: true for rows that are not deleted.
+
+        Args:
+            position: of a row in its file.
+        """
         from pyspark.sql import functions as sf
 
         number = sf.col(VECTOR_COLUMN)
-        return number.isNull() | ~self._bitmaps.contains(number)
+        return number.isNull() | ~self._bitmaps.contains(number, position)
 
 
 def descriptor(value: dict[str, object] | None) -> DeletionVector | None:

@@ -9,6 +9,7 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from headwater.spark.file_rows import SIZE
 from headwater.spark.functions import is_connect
 from headwater.spark.marked_plans import connect_scans, python_scans
 
@@ -88,10 +89,10 @@ class ScanSummary:
 
 
 def summary_of(source: Explained, rows: pa.Table, road: str) -> ScanSummary:
-    """The summary of a scan that reads these of the source's files: `rows` has a column `size`."""
+    """The summary of a scan that reads these of the source's files: `rows` has a column `SIZE`."""
     import pyarrow.compute as pc
 
-    return _summary(source, rows.num_rows, pc.sum(rows.column("size")).as_py() or 0, road)
+    return _summary(source, rows.num_rows, pc.sum(rows.column(SIZE)).as_py() or 0, road)
 
 
 def _summary(source: Explained, num_files: int, size_bytes: int, road: str) -> ScanSummary:

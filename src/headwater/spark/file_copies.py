@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from headwater.log.columns import order_of
 from headwater.log.schema import LONG, StructField
 from headwater.spark.arrow_rows import UnreadableInPythonError
 from headwater.spark.data_writer import file_plan, write_results
+from headwater.spark.file_rows import SIZE
 from headwater.spark.python_reader import read_splits
 from headwater.spark.python_scan import dealt_splits, planned_read, scan_in_python
 from headwater.spark.read_filter import Selection, Wanted
@@ -122,7 +124,7 @@ class Copies:
                 yield batch.rename_columns([names.get(name, name) for name in batch.schema.names])
 
         if read_plan.partition_columns:
-            rows = rows.sort_by([(column, "ascending") for column in read_plan.partition_columns.values()])
+            rows = rows.take(order_of([rows.column(name) for name in read_plan.partition_columns.values()]))
         return read, file_plan(self.spark, replace(self.target, hidden=hidden)), rows
 
     def _gathered(self) -> list[Add]:
@@ -163,5 +165,5 @@ def _task_limits(spark: SparkSession, rows: pa.Table, num_tasks: int | None) -> 
     """How many tasks there are at least, and at most: few for little data, because each of them makes a file."""
     if num_tasks is not None:
         return num_tasks, num_tasks
-    size_bytes = pc.sum(rows.column("size")).as_py() or 0
+    size_bytes = pc.sum(rows.column(SIZE)).as_py() or 0
     return min(_TASKS_PER_CORE * core_count(spark), 1 + size_bytes // _SMALL_FILE_BYTES), None

@@ -18,6 +18,7 @@ from headwater.spark import bulk
 from headwater.spark.catalyst import from_json
 from headwater.spark.exact_filters import exact_rows
 from headwater.spark.failures import remember_error
+from headwater.spark.file_rows import MODIFIED, PATH, SIZE
 from headwater.spark.jvm import DATASOURCES, EXPRESSIONS, JavaObject, jvm_of
 from headwater.spark.listings import WholeListing
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from headwater.log.expressions import Column, Expression
 
-FILE_COLUMNS = ("path", "size", "modificationTime")
+FILE_COLUMNS = (PATH, SIZE, MODIFIED)
 """The last columns of a source's rows; the partition columns come before them."""
 _FILE_FIELDS = [
     {"name": name, "type": type_, "nullable": False, "metadata": {}}
@@ -124,7 +125,7 @@ class PythonFileIndex:
     def inputFiles(self) -> JavaObject:
         """The URIs of all files, as `String[]`."""
         jvm = self._jvm
-        text = jvm.invoke(self._file_column("path"), "toString", jvm.object_type("java.lang.String"))
+        text = jvm.invoke(self._file_column(PATH), "toString", jvm.object_type("java.lang.String"))
         rows = bulk.rows(self._spark, self._source.rows(and_()), self._rows_schema)
         paths = rows.map(jvm.function(text))
         return paths.toArray(jvm.static("scala.reflect.ClassTag").apply(jvm.java_class("java.lang.String")))
@@ -168,12 +169,12 @@ class PythonFileIndex:
         if self._whole is None and self._source.may_list_all and (complete or self._has_listed):
             self._list_all(rows if complete else self._source.rows(and_()))
         self._has_listed = True
-        picked = None if self._whole is None else self._whole.pick(rows.column("path"))
+        picked = None if self._whole is None else self._whole.pick(rows.column(PATH))
         return self._directories(bulk.rows(self._spark, rows, self._rows_schema)) if picked is None else picked
 
     def _list_all(self, rows: pa.Table) -> None:
         on_jvm = self._directories(bulk.rows(self._spark, rows, self._rows_schema)).toIndexedSeq()
-        self._whole = WholeListing(rows.column("path"), on_jvm)
+        self._whole = WholeListing(rows.column(PATH), on_jvm)
 
     # --- expressions over the rows of a source ------------------------------------------------------------
 
@@ -190,14 +191,14 @@ class PythonFileIndex:
 
     def _path_expression(self) -> JavaObject:
         jvm = self._jvm
-        text = jvm.invoke(self._file_column("path"), "toString", jvm.object_type("java.lang.String"))
+        text = jvm.invoke(self._file_column(PATH), "toString", jvm.object_type("java.lang.String"))
         uri = jvm.static_invoke("java.net.URI", "create", jvm.object_type("java.net.URI"), text)
         return jvm.new("org.apache.hadoop.fs.Path", uri)
 
     def _directory_expression(self) -> JavaObject:
         """`new PartitionDirectory(values, List(new FileStatusWithMetadata(status, Map())))`."""
         jvm = self._jvm
-        size, modified = self._file_column("size"), self._file_column("modificationTime")
+        size, modified = self._file_column(SIZE), self._file_column(MODIFIED)
         no, one = jvm.literal(False, jvm.data_type("boolean")), jvm.literal(1, jvm.data_type("integer"))
         # Length, is a directory, replication, block size (of no meaning here), modification time, path.
         status = jvm.new("org.apache.hadoop.fs.FileStatus", size, no, one, size, modified, self._path_expression())

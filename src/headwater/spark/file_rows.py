@@ -1,6 +1,7 @@
 """The live files of a snapshot as Spark's scan needs them: typed partition values, absolute paths, sizes.
 
-One Arrow table, one row a file, made with column operations only. Partition values are the log's (spec:
+One Arrow table, one row a file, made with column operations only. Columns that are not partition values have names that
+no column of a table has. Partition values are the log's (spec:
 "Partition Value Serialization"); what directories are called means nothing. Paths are decoded, as Hadoop's
 `Path` wants them.
 """
@@ -15,12 +16,18 @@ from headwater.log.file_uris import file_uris, hadoop_root
 from headwater.log.map_lookup import values_of_key
 from headwater.log.partition_values import typed_values
 from headwater.log.schema.arrow import type_to_arrow
+from headwater.log.schema.lookup import hidden
 from headwater.log.schema.types import is_string
 
 if TYPE_CHECKING:
     from headwater.log.schema import StructField
 
-__all__ = ["file_uris", "hadoop_root", "partition_values"]
+__all__ = ["END", "MODIFIED", "PATH", "SIZE", "START", "file_uris", "hadoop_root", "partition_values"]
+
+PATH, SIZE, MODIFIED = hidden("path"), hidden("size"), hidden("modification_time")
+"""Columns of files beside their partition values: URI, bytes, milliseconds."""
+START, END = hidden("start"), hidden("end")
+"""Columns of splits: the range of bytes in which those row groups begin that count."""
 
 
 def partition_values(

@@ -18,6 +18,7 @@ from headwater.log.columns import int64s
 from headwater.log.schema import ArrayType, DataType, MapType, StructType
 from headwater.log.schema.mapping import PARQUET_FIELD_ID_KEY
 from headwater.spark.arrow_rows import has_field_ids
+from headwater.spark.file_rows import PATH, SIZE
 
 if TYPE_CHECKING:
     from headwater.spark.data_files import DataFiles
@@ -29,7 +30,7 @@ def by_names(rows: pa.Table, schema: StructType, files: DataFiles) -> list[tuple
     """The files in groups that can be read by name, and the schema with the names of each group.
 
     Args:
-        rows: the files: `path`, `size` and whatever else.
+        rows: the files: `PATH`, `SIZE` and whatever else.
         schema: the columns to read, with their field ids.
         files: opens them.
 
@@ -47,7 +48,7 @@ def by_names(rows: pa.Table, schema: StructType, files: DataFiles) -> list[tuple
 
     groups: dict[StructType, list[int]] = {}
     with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-        found = pool.map(named, rows.column("path").to_pylist(), rows.column("size").to_pylist())
+        found = pool.map(named, rows.column(PATH).to_pylist(), rows.column(SIZE).to_pylist())
         for position, names in enumerate(found):
             groups.setdefault(names, []).append(position)
     return [(names, rows.take(int64s(positions))) for names, positions in groups.items()]

@@ -16,6 +16,7 @@ import msgspec
 from headwater.errors import ConstraintViolationError, SchemaError
 from headwater.features.identity_columns import ALLOW_EXPLICIT_INSERT, HIGH_WATER_MARK, START, STEP
 from headwater.log.schema import StructType, physical_path
+from headwater.log.schema.lookup import hidden
 from headwater.spark.columns import quoted
 from headwater.spark.functions import functions
 from headwater.spark.violations import violation
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from headwater.log.actions import Add
     from headwater.log.schema import MappingMode, StructField
 
-ROW_NUMBER = "__headwater_row_number"
+ROW_NUMBER = hidden("row_number")
 """The hidden column that counts: Spark's `monotonically_increasing_id`."""
 _ROW_BITS = 33
 """Of that number: the row within the task; the task is above."""

@@ -24,6 +24,7 @@ package headwater;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.BiFunction;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.types.StructType;
 import scala.Tuple2;
@@ -71,11 +72,24 @@ final class KeptFileIndex implements FileIndex {
     }
 
     private static String json(Expression filter) {
+        if (isOnMetadata(filter)) {
+            return "null";
+        }
         try {
             return filter.toJSON();
         } catch (RuntimeException unwritable) {
             return "null";
         }
+    }
+
+    // Spark calls the fields of its hidden column _metadata by their names (file_name, ...), as a column may be called.
+    private static boolean isOnMetadata(Expression filter) {
+        for (Iterator each = filter.references().iterator(); each.hasNext();) {
+            if (((NamedExpression) each.next()).metadata().contains("__metadata_col")) {
+                return true;
+            }
+        }
+        return false;
     }
 
     public Seq rootPaths() { return rootPaths; }

@@ -28,6 +28,7 @@ from headwater.log.schema import (
     compares_as_is,
     is_string,
 )
+from headwater.log.schema.lookup import hidden
 from headwater.spark.char_types import as_read, shows_padding
 from headwater.spark.columns import quoted
 from headwater.spark.file_rows import partition_values
@@ -47,7 +48,7 @@ __all__ = ["all_files", "files_of_partitions", "partition_texts", "removals"]
 
 _COMPARABLE = (BYTE, SHORT, INTEGER, LONG, BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ)
 _FAR = object()
-PARTITION_NUMBER = "__headwater_number"
+PARTITION_NUMBER = hidden("number")
 """The place of a partition among some."""
 _MANY_PARTITIONS = 500
 """Of more, the read set only remembers the values of each column, not how they go together."""
@@ -83,11 +84,11 @@ def _equal_for_spark(
     sf = functions()
     schema = StructType([StructField(field.name, field.type) for field in fields])
     names, padded = list(schema.names), shows_padding(spark)
-    distinct = [pa.table(side, names=names).group_by(names).aggregate([]).select(names) for side in (old, new)]
+    distinct = [build.distinct_rows(pa.table(side, names=names)) for side in (old, new)]
     sides = []
     for side, values in zip("on", distinct, strict=True):
         read = [as_read(sf.col(quoted(field.name)), field, padded=padded) for field in fields]
-        shown = partition_frame(spark, values, schema).select(*read, sf.col(PARTITION_NUMBER))
+        shown = partition_frame(spark, values, schema).select(*read, sf.col(quoted(PARTITION_NUMBER)))
         sides.append(shown.toDF(*(f"{side}{i}" for i in range(len(names) + 1))))
     same = reduce(
         lambda one, other: one & other, (sf.col(f"o{i}").eqNullSafe(sf.col(f"n{i}")) for i in range(len(names)))
@@ -130,7 +131,7 @@ def _written_partitions(keys: list[tuple[StructField, str]], new: list[pa.Chunke
     if not keys or len(new[0]) == 0:
         return Constant(False)
     table = pa.table([values.combine_chunks() for values in new], names=[str(i) for i in range(len(new))])
-    distinct = table.group_by(table.column_names).aggregate([])
+    distinct = build.distinct_rows(table)
     fields = [field for field, _ in keys]
     if len(fields) == 1 or distinct.num_rows > _MANY_PARTITIONS:
         return And(tuple(_any_of(f, _values(distinct.column(str(i)).unique())) for i, f in enumerate(fields)))

@@ -16,14 +16,17 @@ from headwater.log.schema import drop_field_ids
 from headwater.spark.columns import quoted
 from headwater.spark.connect_failures import explained
 from headwater.spark.data_files import DataFiles
+from headwater.spark.file_rows import PATH
 from headwater.spark.footer_names import by_names
 from headwater.spark.functions import functions
+from headwater.spark.path_values import FILE_PATH, ROW_POSITION
+from headwater.spark.row_locations import row_file, row_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from headwater.log.schema import StructType
     from headwater.log.snapshot import Snapshot
@@ -50,19 +53,27 @@ def path_scans(
 ) -> Iterator[tuple[DataFrame, pa.Table]]:
     """Scans that have, together, all the files; and the files of each. Files that name their columns alike share one.
 
+    Their columns `FILE_PATH` and `ROW_POSITION` say where a row is.
+
     Args:
         spark: a session of Spark Connect.
         snapshot: says how columns are found in files.
-        rows: the files: `path`, each one once; `size`, and whatever else.
+        rows: the files: `PATH`, each one once; `SIZE`, and whatever else.
         schema: the columns of the scans, by physical name.
         options: of Spark's Parquet reader.
         storage_options: options of the object store, for footers.
     """
     if snapshot.mapping_mode != "id":
-        yield _parquet(spark, rows, schema, options), rows
+        frame = _parquet(spark, rows, schema, options)
+        yield frame.select("*", *_places(frame)), rows
         return
     for names, group in by_names(rows, schema, DataFiles(snapshot.uri, storage_options)):
         yield _renamed(_parquet(spark, group, names, options), names, schema), group
+
+
+def _places(frame: DataFrame) -> list[Column]:
+    """Where rows are, in columns that no table has; Spark reads them only if they are used."""
+    return [row_file(frame).alias(FILE_PATH), row_position(frame).alias(ROW_POSITION)]
 
 
 def _renamed(frame: DataFrame, names: StructType, schema: StructType) -> DataFrame:
@@ -70,7 +81,8 @@ def _renamed(frame: DataFrame, names: StructType, schema: StructType) -> DataFra
     shown: Any = drop_field_ids(schema).to_spark()
     sf = functions()
     pairs = zip(names.names, shown.fields, strict=True)
-    return frame.select(*(sf.col(quoted(old)).cast(new.dataType).alias(new.name) for old, new in pairs))
+    columns = (sf.col(quoted(old)).cast(new.dataType).alias(new.name) for old, new in pairs)
+    return frame.select(*columns, *_places(frame))
 
 
 def _check_names(paths: list[str]) -> None:
@@ -90,7 +102,7 @@ def _check_names(paths: list[str]) -> None:
 
 def _parquet(spark: SparkSession, rows: pa.Table, schema: StructType, options: Mapping[str, str]) -> DataFrame:
     """Spark's Parquet scan of the files."""
-    decoded = [unquote(uri) for uri in rows.column("path").to_pylist()]
+    decoded = [unquote(uri) for uri in rows.column(PATH).to_pylist()]
     _check_names(decoded)
     # The reader decodes no URIs, and takes every path as a pattern.
     paths = [_GLOB_CHARACTERS.sub(r"\\\1", path) for path in decoded]

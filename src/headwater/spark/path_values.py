@@ -1,8 +1,8 @@
 """Values of files as columns of a plain Parquet scan: a literal map from a file's path to its values.
 
 Spark Connect has no file index of ours, so partition values (and what else the log says of a file) cannot come as
-partition columns. They are looked up by `_metadata.file_path`, in a map that is a constant of the plan. Spark applies
-filters on such a column when it lists files, so a later filter on a partition column still skips whole files.
+partition columns. They are looked up by the path of a row's file, in a map that is a constant of the plan. Spark
+applies filters on such a column when it lists files, so a later filter on a partition column still skips whole files.
 """
 
 from __future__ import annotations
@@ -15,11 +15,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headwater.log.schema.chars import CHAR_VARCHAR_KEY
+from headwater.log.schema.lookup import hidden
+from headwater.spark.file_rows import PATH
 from headwater.spark.functions import functions
 from headwater.spark.partition_text import day_text, timestamp_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+FILE_PATH = hidden("file_path")
+"""The path of a row's file, in a scan of Spark Connect."""
+ROW_POSITION = hidden("row_position")
+"""The position of a row in its file, deleted rows counted, in such a scan."""
 
 
 _CHAR = re.compile(r"char\((\d+)\)")
@@ -29,10 +36,10 @@ def path_columns(rows: pa.Table, fields: list[dict[str, Any]]) -> dict[str, Colu
     """One column for each field, over a scan of the files.
 
     Args:
-        rows: the files: a column `path` (as `_metadata.file_path` spells it, each one once), and one for each field.
+        rows: the files: a column `PATH` (as Spark's file source spells it, each one once), and one for each field.
         fields: the fields in Spark's schema JSON.
     """
-    return values_at(path_position(rows.column("path")), rows, fields)
+    return values_at(path_position(rows.column(PATH)), rows, fields)
 
 
 def values_at(position: Column, rows: pa.Table, fields: list[dict[str, Any]]) -> dict[str, Column]:
@@ -43,7 +50,7 @@ def values_at(position: Column, rows: pa.Table, fields: list[dict[str, Any]]) ->
 def path_position(paths: pa.ChunkedArray) -> Column:
     """The position of the row's file in the list. A file that is not in it fails the query: nothing is known of it."""
     sf = functions()
-    path = sf.col("_metadata.file_path")
+    path = sf.col(FILE_PATH)
     positions = dict(zip(paths.to_pylist(), range(len(paths)), strict=True))
     found = sf.from_json(sf.lit(json.dumps(positions, ensure_ascii=False)), "map<string,int>")[path]
     unknown = sf.concat(sf.lit("Headwater did not ask for the file "), path)

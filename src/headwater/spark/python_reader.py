@@ -255,7 +255,10 @@ def _tracked(
 
 def _batches(file: ParquetObject, group: int, names: list[str]) -> Iterator[pa.RecordBatch]:
     if names:
-        yield from file.batches(names, [group], batch_rows(file, group))
+        for batch in file.batches(names, [group], batch_rows(file, group)):
+            # To Arrow a dotted name is a path too, so that more may come than was asked for.
+            is_right = batch.num_columns == len(names)
+            yield batch if is_right else batch.select([name for name in batch.schema.names if name in names])
     else:
         count = file.metadata.row_group(group).num_rows
         yield pa.RecordBatch.from_arrays([pa.nulls(count)], names=["nothing"])

@@ -22,6 +22,7 @@ from headwater.spark.columns import ScanColumns
 from headwater.spark.connect_failures import remember_connect_scan
 from headwater.spark.explain import ScanSummary, summary_of
 from headwater.spark.failures import remember_scan
+from headwater.spark.file_rows import END, MODIFIED, PATH, SIZE, START
 from headwater.spark.functions import functions_for_connect, is_connect
 from headwater.spark.marked_plans import mark, name_after
 from headwater.spark.no_rows import no_rows
@@ -102,7 +103,7 @@ def read_in_python(
         spark: the session, of either kind.
         plan: what the files have in common.
         shown: the columns of the result.
-        rows: the files, one or more: `path` (as URI), `size`, and the columns that the plan speaks of.
+        rows: the files, one or more: `PATH` (as URI), `SIZE`, and the columns that the plan speaks of.
         summary: for those who ask what is read.
     """
 
@@ -170,8 +171,8 @@ def _visible(table: ScanColumns, schema: StructType, materialized: Iterable[str]
 
 
 def _splits(rows: pa.Table) -> pa.Table:
-    """The files, the larger ones in several ranges of bytes: columns `start` and `end` say which."""
-    sizes = rows.column("size")
+    """The files, the larger ones in several ranges of bytes: columns `START` and `END` say which."""
+    sizes = rows.column(SIZE)
     counts = pc.max_element_wise(pc.cast(pc.ceil(pc.divide(pc.cast(sizes, pa.float64()), _SPLIT_BYTES)), pa.int64()), 1)
     files: list[int] = []
     numbers: list[int] = []
@@ -180,13 +181,13 @@ def _splits(rows: pa.Table) -> pa.Table:
         numbers += range(count)
     splits = rows.take(int64s(files))
     starts = pc.multiply(int64s(numbers), _SPLIT_BYTES)
-    splits = splits.append_column("start", starts).append_column("end", pc.add(starts, _SPLIT_BYTES))
-    return splits.drop_columns(["modificationTime"])
+    splits = splits.append_column(START, starts).append_column(END, pc.add(starts, _SPLIT_BYTES))
+    return splits.drop_columns([MODIFIED])
 
 
 def _task_count(splits: pa.Table, min_tasks: int) -> int:
     """Tasks of about a split's size each; a few at least, for the machines have several cores."""
-    read_bytes = pc.sum(pc.min_element_wise(splits.column("size"), _SPLIT_BYTES)).as_py() or 0
-    is_local = splits.column("path")[0].as_py().startswith("file:")
+    read_bytes = pc.sum(pc.min_element_wise(splits.column(SIZE), _SPLIT_BYTES)).as_py() or 0
+    is_local = splits.column(PATH)[0].as_py().startswith("file:")
     work = read_bytes + (_LOCAL_OPEN_BYTES if is_local else _OPEN_BYTES) * splits.num_rows
     return int(max(1, min(splits.num_rows, max(min_tasks, -(-work // _SPLIT_BYTES)))))

@@ -2,7 +2,7 @@
 
 The main road is Spark's own scan with our file index (`headwater.spark.scan`): it needs classic PySpark, and a Hadoop
 filesystem for the store. On Spark Connect plain DataFrame operations take its place, and where Spark has no filesystem
-for the store, Python reads the files on the executors.
+for the store, or would give other values for a column because of its name, Python reads the files on the executors.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from headwater.errors import StorageError
+from headwater.log.schema.mapping import PHYSICAL_NAME_KEY
 from headwater.spark.functions import is_connect
 from headwater.spark.jvm import jvm_of
 from headwater.storage.uri import parse_uri
@@ -25,6 +26,10 @@ _NO_FILESYSTEM = ("No FileSystem for scheme", "ClassNotFoundException: Class org
 """What Hadoop says of a scheme that it cannot serve: unknown, or known and its JAR is not there."""
 
 
+_ROW_INDEX = "_tmp_metadata_row_index"
+"""Spark's Parquet reader fills a column of this name with the positions of rows, whatever the file has in it."""
+
+
 def choose_road(spark: SparkSession, snapshot: Snapshot) -> Road:
     """The road for a table.
 
@@ -38,6 +43,8 @@ def choose_road(spark: SparkSession, snapshot: Snapshot) -> Road:
             "executor can read it. Copy the table to a disk or an object store. Its log can be read without Spark, by "
             "headwater.open_log."
         )
+    if any(str(f.metadata.get(PHYSICAL_NAME_KEY, f.name)).lower() == _ROW_INDEX for f in snapshot.schema.fields):
+        return "python"
     if is_connect(spark):
         served = location.kind == "local" or _server_has_filesystem(spark, f"{location.scheme}://{location.bucket}/")
         return "connect" if served else "python"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterError, SchemaError
 from headwater.features.activation import is_active
+from headwater.log.schema.lookup import hidden
 from headwater.spark.columns import quoted
 from headwater.spark.functions import functions
 
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 
     from headwater.log.snapshot import Snapshot
 
-ROW_ID = "_row_id"
-ROW_COMMIT_VERSION = "_row_commit_version"
+ROW_ID = hidden("row_id")
+ROW_COMMIT_VERSION = hidden("row_commit_version")
+_SHOWN = {ROW_ID: "_row_id", ROW_COMMIT_VERSION: "_row_commit_version"}
+"""What the two columns are called where users see them. Inside, a table may have columns of these names."""
 HIDDEN_COLUMNS = {
-    "__headwater_base_row_id": "baseRowId",
-    "__headwater_default_row_commit_version": "defaultRowCommitVersion",
+    hidden("base_row_id"): "baseRowId",
+    hidden("default_row_commit_version"): "defaultRowCommitVersion",
 }
 """The hidden partition columns, and the field of the add action that each one holds."""
 _BASE_ROW_ID, _DEFAULT_COMMIT_VERSION = HIDDEN_COLUMNS
@@ -44,7 +47,6 @@ def materialized_columns(snapshot: Snapshot) -> dict[str, str | None]:
 
     Raises:
         RowTrackingDisabledError: row tracking is not enabled, so rows may have no ids.
-        SchemaError: the table has columns of its own with these names.
     """
     properties = snapshot.properties
     if not is_active("rowTracking", snapshot.protocol, snapshot.metadata):
@@ -52,24 +54,38 @@ def materialized_columns(snapshot: Snapshot) -> dict[str, str | None]:
             f"row tracking is off in version {snapshot.version} of {snapshot.uri}: its rows have no ids. "
             "Set the table property delta.enableRowTracking to true, or read without row_tracking."
         )
-    taken = {name.lower() for name in snapshot.schema.names} & {ROW_ID, ROW_COMMIT_VERSION}
-    if taken:
-        raise SchemaError(
-            f"{snapshot.uri} has a column {taken.pop()} of its own, so it cannot be read with row_tracking"
-        )
     return {column: properties.get(key) for column, key in _MATERIALIZED.items()}
 
 
+def shown_names(snapshot: Snapshot) -> dict[str, str]:
+    """The names of the two columns for users, by those that a scan has.
+
+    Raises:
+        SchemaError: the table has columns of its own with these names.
+    """
+    taken = {name.lower() for name in snapshot.schema.names}.intersection(_SHOWN.values())
+    if taken:
+        raise SchemaError(
+            f"{snapshot.uri} has a column {min(taken)} of its own, so it cannot be read with row_tracking"
+        )
+    return dict(_SHOWN)
+
+
 def materialized_names(properties: Mapping[str, str]) -> dict[str, str]:
-    """The names in data files of `_row_id` and `_row_commit_version`, as far as the table has chosen them."""
+    """The names in data files of `ROW_ID` and `ROW_COMMIT_VERSION`, as far as the table has chosen them."""
     return {column: name for column, key in _MATERIALIZED.items() if (name := properties.get(key))}
 
 
-def row_tracking_columns(materialized: dict[str, str | None]) -> list[Column]:
-    """The columns `_row_id` and `_row_commit_version`, over the scan's."""
+def row_tracking_columns(materialized: dict[str, str | None], position: Column) -> list[Column]:
+    """The columns `ROW_ID` and `ROW_COMMIT_VERSION`, over the scan's.
+
+    Args:
+        materialized: what files call them.
+        position: of a row in its file.
+    """
     sf = functions()
     fresh = {
-        ROW_ID: sf.col(_BASE_ROW_ID) + sf.col("_metadata.row_index"),
+        ROW_ID: sf.col(_BASE_ROW_ID) + position,
         ROW_COMMIT_VERSION: sf.col(_DEFAULT_COMMIT_VERSION),
     }
     columns = []

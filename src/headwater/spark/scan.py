@@ -27,8 +27,8 @@ from headwater.spark.python_scan import scan_in_python
 from headwater.spark.read_filter import Selection, Wanted
 from headwater.spark.read_options import parse_options
 from headwater.spark.roads import choose_road
-from headwater.spark.row_locations import location_columns
-from headwater.spark.row_tracking import ROW_COMMIT_VERSION, ROW_ID, materialized_columns, row_tracking_columns
+from headwater.spark.row_locations import location_columns, row_position
+from headwater.spark.row_tracking import materialized_columns, row_tracking_columns, shown_names
 from headwater.spark.snapshot_files import SnapshotFiles
 from headwater.spark.time_travel import in_session_zone, resolve_target, session_zone
 
@@ -111,7 +111,10 @@ def read(
         options=asked.reader,
         storage_options=storage_options,
     )
-    return selection.apply(frame, snapshot.schema, (ROW_ID, ROW_COMMIT_VERSION) if row_tracking else ())
+    if not row_tracking:
+        return selection.apply(frame, snapshot.schema)
+    names = shown_names(snapshot)
+    return selection.apply(frame.withColumnsRenamed(names), snapshot.schema, tuple(names.values()))
 
 
 def scan(
@@ -148,13 +151,14 @@ def scan(
         *(StructField(name, LONG) for name in materialized.values() if name),
     ]
     frame = relation(spark, files, data_fields, {**(options or {}), **columns.options})
-    if deleted is not None:
-        frame = frame.where(deleted.kept())
     located = isinstance(snapshot, NumberedPart)
-    if deleted is None and not row_tracking and not located and not columns.needs_projection:
-        return frame
-    shown = [*columns.projection(), *(row_tracking_columns(materialized) if row_tracking else ())]
-    return frame.select(*shown, *(location_columns() if located else ()))
+    if deleted is None and not row_tracking and not located:
+        return frame.select(*columns.projection()) if columns.needs_projection else frame
+    position = row_position(frame)
+    if deleted is not None:
+        frame = frame.where(deleted.kept(position))
+    shown = [*columns.projection(), *(row_tracking_columns(materialized, position) if row_tracking else ())]
+    return frame.select(*shown, *(location_columns(position) if located else ()))
 
 
 def relation(

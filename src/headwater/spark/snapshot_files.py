@@ -13,7 +13,7 @@ from headwater.log.snapshot_part import SnapshotPart
 from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, NumbersVectors
 from headwater.spark.explain import shortened
-from headwater.spark.file_rows import file_uris, hadoop_root, partition_values
+from headwater.spark.file_rows import MODIFIED, PATH, SIZE, file_uris, hadoop_root, partition_values
 from headwater.spark.jvm import exact_key
 from headwater.spark.row_tracking import HIDDEN_COLUMNS as ROW_TRACKING_COLUMNS
 
@@ -64,7 +64,7 @@ class SnapshotFiles:
         part = self.snapshot.paths if isinstance(self.snapshot, SnapshotPart) else None
         numbers = self.snapshot.numbers if isinstance(self.snapshot, NumberedPart) else None
         vectors = None if self.deleted is None else id(self.deleted)
-        return exact_key(table, part, numbers, self.row_tracking, vectors, self.selection)
+        return exact_key(table, part, numbers, self.row_tracking, vectors, self.snapshot.ctx.time_zone, self.selection)
 
     @cached_property
     def root(self) -> str:
@@ -139,7 +139,7 @@ class SnapshotFiles:
             found |= {name: files.column(source) for name, source in ROW_TRACKING_COLUMNS.items()}
         if isinstance(self.snapshot, NumberedPart):
             found[FILE_COLUMN] = self.snapshot.numbers_of(files.column("path"))
-        found["path"] = file_uris(files.column("path"), self.snapshot.uri)
-        found["size"] = files.column("size")
-        found["modificationTime"] = files.column("modificationTime")
+        found[PATH] = file_uris(files.column("path"), self.snapshot.uri)
+        found[SIZE] = files.column("size")
+        found[MODIFIED] = files.column("modificationTime")
         return pa.table(found)

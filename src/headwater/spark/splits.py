@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from headwater.log.schema.lookup import hidden
+from headwater.spark.file_rows import END, PATH, SIZE, START
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyroaring import BitMap64
 
-ONLY_COLUMN = "__headwater_only_rows"
+ONLY_COLUMN = hidden("only_rows")
 """A column of splits: a deletion vector whose rows alone count, or null."""
 
 
@@ -37,7 +40,7 @@ class Split(NamedTuple):
 
 def splits_of(batch: pa.RecordBatch) -> Iterator[Split]:
     """The splits that a batch lists."""
-    plain = ("path", "size", "start", "end")
+    plain = (PATH, SIZE, START, END)
     others = {name: batch.column(name) for name in batch.schema.names if name not in plain}
     columns = [batch.column(name).to_pylist() for name in plain]
     for position, (uri, size_bytes, start, end) in enumerate(zip(*columns, strict=True)):

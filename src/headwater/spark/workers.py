@@ -34,6 +34,8 @@ _SMALL_BATCH_BYTES = 4 * 2**20
 _LOCAL_BYTES = 16 * 2**20
 """More than that might not be local data for Spark."""
 _UNKNOWN_CORES = 8
+_NOT_PLAIN = frozenset("`.*")
+"""Names with these mean something else to `DataFrame.__getitem__`."""
 
 
 def in_workers(frame: DataFrame, work: Work, schema: Any) -> DataFrame:
@@ -45,12 +47,16 @@ def in_workers(frame: DataFrame, work: Work, schema: Any) -> DataFrame:
         schema: of its result: one of Spark's, or DDL.
     """
 
+    names = frame.columns
+    is_odd = any(not _NOT_PLAIN.isdisjoint(name) for name in names)
+
     @wraps(work)
     def settled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         settle()
-        return work(batches)
+        return work((batch.rename_columns(names) for batch in batches) if is_odd else batches)
 
-    return frame.mapInArrow(settled, schema)
+    # PySpark looks the columns up by name, and takes names with dots for paths.
+    return (frame.toDF(*map(str, range(len(names)))) if is_odd else frame).mapInArrow(settled, schema)
 
 
 def unweighed(job: DataFrame) -> DataFrame:

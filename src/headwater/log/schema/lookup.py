@@ -9,14 +9,45 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from headwater.errors import ColumnNotFoundError
+from headwater.errors import ColumnNotFoundError, SchemaError
 from headwater.log.schema.types import ArrayType, DataType, MapType, StructField, StructType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 _SHOWN_NAMES = 10
 _CONTROL = str.maketrans({"\n": "\\n", "\r": "\\r", "\t": "\\t", "\f": "\\f", "\b": "\\b", "\v": "\\v", "\a": "\\a"})
+
+
+_HIDDEN_MARK = "\ufdd0"
+"""Unicode reserves this code point for the internal use of programs: it is no character, and in no text."""
+
+
+def hidden(name: str) -> str:
+    """The name of a column that Headwater adds to the rows of a table for its own use.
+
+    No column of a table has such a name, for `check_not_hidden` refuses it. Every helper column that can stand beside
+    columns of users is named here.
+    """
+    return f"{_HIDDEN_MARK}{name}"
+
+
+def check_not_hidden(names: Iterable[str], whose: str) -> None:
+    """Raise if a column has a name that is reserved for hidden columns.
+
+    Args:
+        names: of columns, or of columns in files.
+        whose: for the message: the table or the DataFrame.
+
+    Raises:
+        SchemaError: there is such a name.
+    """
+    for name in names:
+        if _HIDDEN_MARK in name:
+            raise SchemaError(
+                f"{whose} has a column {name!r}: U+FDD0 is no character, Unicode reserves it for the internal use of "
+                "programs, and Headwater marks hidden columns by it. Rename the column."
+            )
 
 
 def dotted(parts: Sequence[str]) -> str:

@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyroaring import BitMap64
 
-from headwater.log.columns import int32s
+from headwater.log.columns import distinct_rows, int32s
 from headwater.log.deletion_vectors import to_bitmap
 from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
+from headwater.log.schema.lookup import hidden
 from headwater.spark.dml.positions import BITMAP_SCHEMA, bitmap_batch
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 FOUND_SCHEMA = f"{BITMAP_SCHEMA}, keys binary"
 """One row for each file that a task has found rows of; `keys` are the places of their keys, in the same order."""
-_KEY = "__headwater_key"
+_KEY = hidden("key")
 _JOINED_ROWS = 2**20
 _FEW_RUNS = 1_000
 
@@ -80,12 +81,15 @@ class JoinLookup:
 
     def found(self, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
         """Which rows have one of the keys: rows of `FOUND_SCHEMA`."""
-        keys = self.keys.append_column(_KEY, int32s(range(self.keys.num_rows)))
+        # Arrow takes names that begin with a dot or a bracket for paths, so columns are called by their places.
+        places = {name: str(place) for place, name in enumerate(self.keys.column_names)}
+        keys = self.keys.rename_columns(list(places.values())).append_column(_KEY, int32s(range(self.keys.num_rows)))
         types = {field.name: field.type for field in self.keys.schema}
         found: list[_Places] = []
         for rows in _gathered(batches, max(_JOINED_ROWS, keys.num_rows)):
-            typed = rows.cast(pa.schema([pa.field(f.name, types.get(f.name, f.type)) for f in rows.schema]))
-            both = typed.join(keys, list(types), join_type="inner", use_threads=False)
+            fields = [pa.field(places.get(f.name, f.name), types.get(f.name, f.type)) for f in rows.schema]
+            typed = rows.rename_columns([field.name for field in fields]).cast(pa.schema(fields))
+            both = typed.join(keys, list(places.values()), join_type="inner", use_threads=False)
             found.append(_Places(*(both.column(name).to_numpy() for name in (FILE_COLUMN, ROW_COLUMN, _KEY))))
         return _batch_of(found)
 
@@ -117,7 +121,7 @@ def lookup_of(keys: pa.Table, sources: Numbers) -> Lookup | None:
         if np.any(ascending[1:] == ascending[:-1]):
             return None
         return Lookup(NumberLookup(keys.column_names[0], ascending), places[order], sources)
-    if keys.group_by(keys.column_names).aggregate([]).num_rows < keys.num_rows:
+    if distinct_rows(keys).num_rows < keys.num_rows:
         return None
     return Lookup(JoinLookup(keys), places, sources)
 

@@ -32,6 +32,7 @@ from headwater.log.expressions import Constant
 from headwater.log.numbered_part import ROW_COLUMN
 from headwater.log.schema import DATE, STRING
 from headwater.log.schema.arrow import type_to_arrow
+from headwater.log.schema.lookup import hidden
 from headwater.spark.arrow_rows import UnreadableInPythonError
 from headwater.spark.columns import quoted
 from headwater.spark.dml.column_job import HEAVY_ROW_BYTES
@@ -66,7 +67,7 @@ if TYPE_CHECKING:
 
     Numbers = np.ndarray[tuple[int], np.dtype[Any]]
 
-CHECK = "__headwater_check"
+CHECK = hidden("check")
 """A hash of a row's number and keys, by which two readings of a source are compared."""
 _HEAVY_ROW = "__headwater_heavy_row"
 _FIXED_SIZE = (NumericType, BooleanType, DateType, TimestampType, TimestampNTZType)

@@ -14,6 +14,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
+from headwater.log.schema.lookup import hidden
 from headwater.spark.dml.merge_clauses import Action, When
 from headwater.spark.dml.merge_source import SOURCE_ROW
 from headwater.spark.dml.merge_view import CLAUSE, acting
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from headwater.spark.dml.merge_view import Joined
     from headwater.spark.dml.target import Positions
 
-MATCHED_ROW = "__headwater_matched_row"
+MATCHED_ROW = hidden("matched_row")
 """The number of a source's row that matches something."""
 
 

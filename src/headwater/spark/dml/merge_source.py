@@ -27,7 +27,7 @@ from headwater.log.schema import (
     StructType,
     compares_as_is,
 )
-from headwater.log.schema.lookup import resolve
+from headwater.log.schema.lookup import hidden, resolve
 from headwater.spark.columns import quoted
 from headwater.spark.functions import functions, is_connect, observation
 from headwater.spark.jvm import jvm_of
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from headwater.log.schema import DataType
     from headwater.spark.dml.merge_condition import Key
 
-SOURCE_ROW = "__headwater_source_row"
+SOURCE_ROW = hidden("source_row")
 """The number of a row of the source."""
 INTEGRAL = (BYTE, SHORT, INTEGER, LONG)
 _ORDERED = (BOOLEAN, DATE, TIMESTAMP, TIMESTAMP_NTZ, STRING)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
 from headwater.log.schema import LONG, VOID, StructType
+from headwater.log.schema.lookup import hidden
 from headwater.spark.assignment import spark_type
 from headwater.spark.char_types import as_compared, as_written
 from headwater.spark.column_values import as_partition_value, computed, generation_check
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from headwater.spark.dml.merge_columns import MergeColumns
     from headwater.spark.dml.merge_view import Joined
 
-_NEW = "__headwater_new_"
+_NEW = hidden("new_")
 Values = dict[int, dict[str, "Column"]]
 """The new values of columns, by the place of the clause."""
 
@@ -67,7 +68,8 @@ class Updates:
         """The columns of the table that may get other values."""
         sf = functions()
         clauses = (*self.of(When.MATCHED).values(), *self.of(When.NOT_MATCHED_BY_SOURCE).values())
-        assigned = [a.path[0] for clause in clauses for a in self.columns.assignments(clause, sf.col)]
+        given = (self.columns.assignments(clause, lambda name: sf.col(quoted(name))) for clause in clauses)
+        assigned = [assignment.path[0] for assignments in given for assignment in assignments]
         names = dict.fromkeys((*assigned, *self.columns.filled.generated))
         return tuple(name for name in names if self.columns.table.field(name).type != VOID)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headwater.log.schema.lookup import hidden
 from headwater.spark.columns import quoted
 from headwater.spark.dml.condition import explained
 from headwater.spark.dml.merge_source import SOURCE_ROW
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from headwater.spark.dml.merge_clauses import Clause, SqlOrColumn, When
 
-CLAUSE = "__headwater_clause"
+CLAUSE = hidden("clause")
 """What acts on a row: a number that the one who asks chooses; null for nothing."""
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.log.columns import int64s
+from headwater.log.columns import distinct_rows, int64s
 from headwater.log.schema import StructField, StructType, compares_as_is
 from headwater.spark.char_types import as_read, shows_padding
 from headwater.spark.columns import quoted
@@ -53,7 +53,7 @@ def matching_files(
     if not names:  # a condition without columns: it is true or false
         one = spark.range(1).select(functions().col("id").alias(PARTITION_NUMBER))
         return list(range(files.num_rows)) if matching(one).collect() else []
-    distinct = pa.table(values).group_by(names).aggregate([]).select(names)
+    distinct = distinct_rows(pa.table(values))
     plain = StructType([StructField(name, snapshot.schema.field(name).type) for name in names])
     frame = _as_read(partition_frame(spark, distinct, plain), snapshot, names)
     kept = [row[0] for row in matching(frame).select(quoted(PARTITION_NUMBER)).collect()]
@@ -74,4 +74,4 @@ def _as_read(frame: DataFrame, snapshot: Snapshot, names: list[str]) -> DataFram
     for field in fields:
         value = sf.col(quoted(field.name))
         columns.append(value if compares_as_is([field]) else as_read(value, field, padded=padded))
-    return frame.select(*columns, sf.col(PARTITION_NUMBER))
+    return frame.select(*columns, sf.col(quoted(PARTITION_NUMBER)))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from headwater.features.change_data_feed import check_change_type
 from headwater.features.clustering import clustering_columns
 from headwater.features.iceberg_compat import must_materialize_partition_columns
 from headwater.log.actions import AddCdcFile
@@ -74,11 +75,11 @@ class RowFiles:
         """Write data files.
 
         Args:
-            frame: the table's columns; where rows keep their ids or commit versions also `_row_id` and
-                `_row_commit_version`, null for rows that are to get new ones.
+            frame: the table's columns; where rows keep their ids or commit versions also `ROW_ID` and
+                `ROW_COMMIT_VERSION`, null for rows that are to get new ones.
         """
         sf = functions()
-        held = {name.lower() for name in frame.columns}
+        held = frame.columns
         kept = {column: name for column, name in materialized_names(self.target.properties).items() if column in held}
         columns: list[Any] = [sf.col(quoted(field.name)) for field in self.target.schema.fields]
         columns += [sf.col(column).alias(name) for column, name in kept.items()]
@@ -93,6 +94,7 @@ class RowFiles:
             frame: the table's columns, and `_change_type`.
         """
         sf = functions()
+        check_change_type(self.target.schema, self.target.uri)
         columns: list[Any] = [sf.col(quoted(field.name)) for field in self.target.schema.fields]
         target = replace(
             self.target,

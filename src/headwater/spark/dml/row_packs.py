@@ -13,7 +13,7 @@ from zlib import crc32
 import numpy as np
 import pyarrow as pa
 
-from headwater.log.columns import int64s
+from headwater.log.columns import int64s, order_of
 from headwater.spark.partition_text import partition_text, same_value_runs
 from headwater.spark.workers import packed
 
@@ -98,7 +98,7 @@ class Dealer:
         if not self.partitions:
             yield from self._packs(hand % self.num_new_tasks, NEW_ROWS, rows)
             return
-        rows = rows.sort_by([(partition.name, "ascending") for partition in self.partitions])
+        rows = rows.take(order_of([rows.column(partition.name) for partition in self.partitions]))
         columns = [rows.column(partition.name).combine_chunks() for partition in self.partitions]
         for start, end in pairwise(same_value_runs(columns)):
             texts = [

@@ -182,7 +182,7 @@ class DmlTarget:
 
         Returns:
             The table's columns, by the names and types that the table will have after the commit; where the table
-            tracks rows `_row_id` and `_row_commit_version`; and `FILE_COLUMN` and `ROW_COLUMN`
+            tracks rows `ROW_ID` and `ROW_COMMIT_VERSION`; and `FILE_COLUMN` and `ROW_COLUMN`
             (`headwater.log.numbered_part`): the number of the row's file, and the row's position in it.
         """
         chosen = range(len(files)) if numbers is None else sorted(set(numbers))
@@ -227,8 +227,8 @@ class DmlTarget:
         """Write rows as new data files. They are part of the table once they are given to `add`.
 
         Args:
-            frame: the table's columns. Rows that are the table's own keep their ids by `_row_id`; those that are not
-                changed keep their `_row_commit_version` as well. Both are null for new rows (or the columns are not
+            frame: the table's columns. Rows that are the table's own keep their ids by `ROW_ID`; those that are not
+                changed keep their `ROW_COMMIT_VERSION` as well. Both are null for new rows (or the columns are not
                 there at all).
             identities: identity columns that get new values in these rows.
         """

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from headwater.errors import ConstraintViolationError
 from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
 from headwater.log.schema import LONG, VOID, StructType
-from headwater.log.schema.lookup import dotted
+from headwater.log.schema.lookup import dotted, hidden
 from headwater.spark.assignment import spark_type
 from headwater.spark.char_types import as_compared, as_written
 from headwater.spark.column_values import as_partition_value, computed, filled_columns, generation_check
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from headwater.spark.dml.condition import Condition
     from headwater.spark.dml.target import DmlTarget
 
-MATCHED = "__headwater_matched"
+MATCHED = hidden("matched")
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from headwater.errors import WriteOptionError
 from headwater.log.schema import DATE, TIMESTAMP, TIMESTAMP_NTZ, DecimalType, is_string
-from headwater.log.schema.lookup import dotted
+from headwater.log.schema.lookup import dotted, hidden
 from headwater.log.schema.types import BYTE, DOUBLE, FLOAT, INTEGER, LONG, SHORT
 from headwater.spark.columns import quoted
 from headwater.spark.functions import functions
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from headwater.log.schema import DataType
     from headwater.spark.maintenance.optimize_cells import CellTree
 
-FILE = "__headwater_out_file"
-PLACE = "__headwater_place"
-_NODE = "__headwater_node"
+FILE = hidden("out_file")
+PLACE = hidden("place")
+_NODE = hidden("node")
 _WHOLE_ROWS = 100_000
 """Of a table with so few rows all are looked at."""
 _SAMPLED_PER_CELL = 300

@@ -18,6 +18,7 @@ from headwater.log.schema import StructType
 from headwater.search.delta_index import SearchIndexed, split_keys
 from headwater.spark.deletion_vectors import VECTOR_COLUMN
 from headwater.spark.failures import explained_failures
+from headwater.spark.file_rows import SIZE
 from headwater.spark.python_reader import ReadPlan, read_splits
 from headwater.spark.search.delta_files import SPLIT_BYTES_COLUMN, SPLIT_COLUMN, whole_files
 from headwater.spark.workers import dealt, in_workers
@@ -83,7 +84,7 @@ def build_splits(spark: SparkSession, files: DeltaFiles) -> SearchIndexed:
     if not missing.num_rows:
         return SearchIndexed(0, 0, 0, files.coverage())
     plan = BuildPlan(files.index_plan(), files.bound.stored.to_json())
-    largest_first = missing.sort_by([("size", "descending")])
+    largest_first = missing.sort_by([(SIZE, "descending")])
     listed = dealt(spark, largest_first, _task_count(largest_first), private=True)
     with explained_failures():
         done = in_workers(listed, partial(BuildPlan.run, plan), _RESULT).toArrow()
@@ -106,5 +107,5 @@ def _missing(files: DeltaFiles) -> pa.Table:
 
 
 def _task_count(files: pa.Table) -> int:
-    size_bytes = pc.sum(files.column("size")).as_py()
+    size_bytes = pc.sum(files.column(SIZE)).as_py()
     return int(min(files.num_rows, max(_MIN_TASKS, -(-size_bytes // _TASK_BYTES))))

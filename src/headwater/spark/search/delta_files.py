@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from headwater.log.schema.lookup import hidden
 from headwater.search.delta_definition import bind
 from headwater.search.delta_index import coverage, existing_splits, with_splits
 from headwater.spark.columns import ScanColumns
 from headwater.spark.deletion_vectors import VECTOR_COLUMN
-from headwater.spark.file_rows import file_uris, partition_values
+from headwater.spark.file_rows import END, PATH, SIZE, START, file_uris, partition_values
 from headwater.spark.python_reader import ReadPlan
 
 if TYPE_CHECKING:
@@ -28,10 +29,10 @@ if TYPE_CHECKING:
     from headwater.search.delta_definition import BoundIndex, SearchDefinition
     from headwater.search.delta_index import SearchCoverage
 
-SPLIT_COLUMN = "__headwater_split"
+SPLIT_COLUMN = hidden("split")
 """The key of a file's split in the table's store, as bytes; null where a file has none."""
-SPLIT_BYTES_COLUMN = "__headwater_split_bytes"
-_PARTITION_PREFIX = "__headwater_partition_"
+SPLIT_BYTES_COLUMN = hidden("split_bytes")
+_PARTITION_PREFIX = hidden("partition_")
 _BEYOND_ALL_FILES = 2**62
 
 
@@ -81,8 +82,8 @@ class DeltaFiles:
         found = self.snapshot.files(where, ["path", "size", "deletionVector", *partitioned])
         files = with_splits(found, self.splits, self.bound.fingerprint)
         rows = {
-            "path": file_uris(files.column("path"), self.snapshot.uri),
-            "size": files.column("size"),
+            PATH: file_uris(files.column("path"), self.snapshot.uri),
+            SIZE: files.column("size"),
             VECTOR_COLUMN: files.column("deletionVector"),
             SPLIT_COLUMN: files.column("split"),
             SPLIT_BYTES_COLUMN: files.column("split_bytes"),
@@ -121,6 +122,6 @@ class DeltaFiles:
 
 
 def whole_files(rows: pa.Table) -> pa.Table:
-    """The files with the columns `start` and `end`, by which a reader knows that it shall read all of them."""
+    """The files with the columns `START` and `END`, by which a reader knows that it shall read all of them."""
     ends = pa.repeat(pa.scalar(_BEYOND_ALL_FILES, pa.int64()), rows.num_rows)
-    return rows.append_column("start", pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)).append_column("end", ends)
+    return rows.append_column(START, pa.repeat(pa.scalar(0, pa.int64()), rows.num_rows)).append_column(END, ends)

@@ -19,6 +19,7 @@ from headwater.log.schema import StructType
 from headwater.search.fields import IndexConfig
 from headwater.spark.arrow_rows import output_schema
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, VectorReader, descriptor
+from headwater.spark.file_rows import PATH
 from headwater.spark.python_reader import ReadPlan, no_columns, read_splits
 from headwater.spark.search.delta_files import SPLIT_BYTES_COLUMN, SPLIT_COLUMN
 from headwater.spark.search.file_split import FileSplit, bitmap_of, narrowed, only_rows
@@ -112,7 +113,7 @@ class _Task:
             else:
                 yield from self._by_index(file, split)
         except HeadwaterError as error:
-            error.add_note(f"while searching the file {file.column('path')[0].as_py()}")
+            error.add_note(f"while searching the file {file.column(PATH)[0].as_py()}")
             raise
 
     def _by_index(self, file: pa.RecordBatch, split: FileSplit) -> Iterator[pa.RecordBatch]:

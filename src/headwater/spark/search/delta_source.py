@@ -18,6 +18,7 @@ from headwater.log.columns import int64s
 from headwater.log.schema import StructField, StructType
 from headwater.search.evaluate import columns_needed
 from headwater.spark.explain import shortened
+from headwater.spark.file_rows import END, PATH, SIZE, START
 from headwater.spark.search.delta_files import SPLIT_COLUMN, whole_files
 from headwater.spark.search.delta_reader import DeltaReader, DeltaReadPlan
 from headwater.spark.search.relation import SearchRelation, frame_over
@@ -104,19 +105,19 @@ def dealt_out(rows: pa.Table, parallelism: int) -> list[pa.Table]:
     """Files dealt out to tasks: those with a split as they are, the others in ranges of bytes."""
     by_index = rows.column(SPLIT_COLUMN).is_valid()
     work = pa.concat_tables([whole_files(rows.filter(by_index)), _ranges(rows.filter(pc.invert(by_index)))])
-    size_bytes = pc.sum(work.column("size")).as_py() or 0
+    size_bytes = pc.sum(work.column(SIZE)).as_py() or 0
     count = min(work.num_rows, max(parallelism * _TASKS_PER_CORE, -(-size_bytes // _TASK_BYTES)))
-    ordered = work.sort_by([("size", "descending"), ("path", "ascending"), ("start", "ascending")])
+    ordered = work.sort_by([(SIZE, "descending"), (PATH, "ascending"), (START, "ascending")])
     return [ordered.take(int64s(range(number, ordered.num_rows, count))) for number in range(count)]
 
 
 def _ranges(rows: pa.Table) -> pa.Table:
-    """Files in ranges of bytes: columns `start` and `end` say which."""
-    sizes = rows.column("size").to_pylist()
+    """Files in ranges of bytes: columns `START` and `END` say which."""
+    sizes = rows.column(SIZE).to_pylist()
     counts = [max(1, -(-size // _RANGE_BYTES)) for size in sizes]
     files = [number for number, count in enumerate(counts) for _ in range(count)]
     starts = int64s([part * _RANGE_BYTES for count in counts for part in range(count)])
-    return rows.take(int64s(files)).append_column("start", starts).append_column("end", pc.add(starts, _RANGE_BYTES))
+    return rows.take(int64s(files)).append_column(START, starts).append_column(END, pc.add(starts, _RANGE_BYTES))
 
 
 def delta_frame(spark: SparkSession, source: DeltaSource) -> DataFrame:

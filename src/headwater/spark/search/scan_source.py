@@ -19,9 +19,9 @@ from headwater.log.schema.lookup import resolve
 from headwater.search.filters import index_filter
 from headwater.search.query import all_of, filtered
 from headwater.spark.char_types import has_own_rules
-from headwater.spark.read_filter import known_part
 from headwater.spark.explain import shortened
 from headwater.spark.jvm import exact_key
+from headwater.spark.read_filter import known_part
 from headwater.spark.search.search_spec import SCORE_COLUMN, SNIPPET_SUFFIX, Search
 from headwater.spark.search.split_reader import ReadPlan, SplitRef
 
