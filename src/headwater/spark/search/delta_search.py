@@ -92,6 +92,7 @@ def search_delta(
         statistics=delta_statistics(spark, files, tree) if with_score else None,
         best=limit if with_score and filter is None else None,
     )
+    search.check_added(schema.names)
     source = DeltaSource(files.snapshot, bound.shown, search, files.storage_options, files=files)
     with functions_for(spark):
         frame = _frame(spark, source, filter, shown)

@@ -77,7 +77,9 @@ def shown_columns(table: OpenTable, columns: Sequence[str] | None, search: Searc
 
     Raises:
         ColumnNotFoundError: the table has no such column.
+        SearchQueryError: the table has a column that the search adds.
     """
+    search.check_added(table.snapshot.schema.names)
     schema = ScanSource(table.snapshot, table.config).schema
     names = schema.names if columns is None else [schema.field(name).name for name in columns]
     return [*names, *(field.name for field in search.extra_fields)]

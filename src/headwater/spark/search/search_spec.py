@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from headwater.errors import SearchQueryError
 from headwater.log.schema import DOUBLE, STRING, StructField
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from headwater.search.query import Query
     from headwater.search.scoring import Statistics
@@ -35,6 +36,23 @@ class Search:
         """The columns that a search adds."""
         score = [StructField(SCORE_COLUMN, DOUBLE)] if self.score else []
         return [*score, *(StructField(f"{column}{SNIPPET_SUFFIX}", STRING) for column in self.snippets)]
+
+    def check_added(self, columns: Iterable[str]) -> None:
+        """Raise if the search adds a column that the table has.
+
+        Args:
+            columns: of the table.
+
+        Raises:
+            SearchQueryError: there would be two columns of the same name.
+        """
+        taken = {name.lower() for name in columns}
+        for field in self.extra_fields:
+            if field.name.lower() in taken:
+                raise SearchQueryError(
+                    f"the table has a column {field.name!r} of its own, which the search would add: search without "
+                    f"{'with_score' if field.name == SCORE_COLUMN else 'these snippets'}, or rename the column"
+                )
 
     @property
     def adds(self) -> bool:

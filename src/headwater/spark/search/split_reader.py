@@ -135,13 +135,14 @@ def shown_rows(
     from headwater.search.searching import snippets
 
     fragments = {f"{column}{SNIPPET_SUFFIX}": column for column in search.snippets}
-    stored = [name for name in names if name != SCORE_COLUMN and name not in fragments]
+    added = {SCORE_COLUMN, *fragments} if search.score else fragments.keys()
+    stored = [name for name in names if name not in added]
     needed = list(dict.fromkeys([*stored, *fragments.values()]))
-    if not needed and (scores is None or SCORE_COLUMN not in names):
+    if not needed and (not search.score or SCORE_COLUMN not in names):
         return pa.Table.from_batches([no_columns(len(numbers))])
     rows = split.rows(numbers, needed)
     columns: dict[str, Any] = {name: rows.column(name) for name in stored}
-    if scores is not None:
+    if search.score:
         columns[SCORE_COLUMN] = scores
     for name, column in fragments.items():
         columns[name] = snippets(search.query, rows, split.config, column)
