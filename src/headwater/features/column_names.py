@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import SchemaError
 from headwater.features.schema_walk import fields_by_path
-from headwater.log.schema.lookup import dotted
+from headwater.log.schema.lookup import check_not_hidden, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,8 +53,10 @@ def check_names(schema: StructType, *, mapped: bool) -> None:
     """Raise unless other readers and writers can tell the columns apart and store them.
 
     Raises:
-        SchemaError: two columns differ only in case, or, without column mapping, a name has forbidden characters.
+        SchemaError: two columns differ only in case, or, without column mapping, a name has forbidden characters, or a
+            name is one of our hidden columns'.
     """
+    check_not_hidden(schema.names, "the schema")
     seen: dict[tuple[str, ...], tuple[str, ...]] = {}
     for path, field in fields_by_path(schema):
         folded = tuple(part.lower() for part in path)

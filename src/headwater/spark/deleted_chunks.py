@@ -66,9 +66,10 @@ def without_rows(spark: SparkSession, frame: DataFrame, serialized: list[bytes])
         frame: a scan of Spark Connect; its column `VECTOR_COLUMN` is the number of the file's bitmap, or null.
         serialized: the bitmaps, in the portable format.
     """
-    if not serialized:
+    table = chunk_table(serialized)
+    if not table.num_rows:
         return frame
-    chunks = spark.createDataFrame(chunk_table(serialized))
+    chunks = spark.createDataFrame(table)
     return frame.join(functions().broadcast(chunks), _in_chunk(), "left_anti")
 
 
@@ -84,6 +85,8 @@ def rows_by_bitmap(spark: SparkSession, frame: DataFrame, serialized: list[bytes
     import pyarrow.compute as pc
 
     table = chunk_table(serialized)
+    if not table.num_rows:
+        return frame.where("false").withColumn(BITMAP_COLUMN, functions().lit(None).cast("int"))
     bitmaps = pc.shift_right(table.column(_KEY), 32)
     files = pc.shift_left(int64s(owners).take(bitmaps), 32)
     keys = pc.bit_wise_or(files, pc.bit_wise_and(table.column(_KEY), 2**32 - 1))

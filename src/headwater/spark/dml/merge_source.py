@@ -27,7 +27,7 @@ from headwater.log.schema import (
     StructType,
     compares_as_is,
 )
-from headwater.log.schema.lookup import hidden, resolve
+from headwater.log.schema.lookup import check_not_hidden, hidden, resolve
 from headwater.spark.columns import quoted
 from headwater.spark.functions import functions, is_connect, observation
 from headwater.spark.jvm import jvm_of
@@ -66,7 +66,12 @@ class Source:
 
     @classmethod
     def of(cls, df: DataFrame) -> Source:
-        """The rows of a DataFrame, numbered."""
+        """The rows of a DataFrame, numbered.
+
+        Raises:
+            SchemaError: a column has a name that is reserved for hidden columns.
+        """
+        check_not_hidden(df.columns, "the source of MERGE")
         numbered = df.withColumn(SOURCE_ROW, functions().monotonically_increasing_id())
         return cls(numbered, StructType.from_spark(df.schema))
 
