@@ -59,7 +59,7 @@ def check_names(schema: StructType, *, mapped: bool) -> None:
     check_not_hidden(schema.names, "the schema")
     seen: dict[tuple[str, ...], tuple[str, ...]] = {}
     for path, field in fields_by_path(schema):
-        folded = tuple(part.lower() for part in path)
+        folded = tuple(map(_folded, path))
         if folded in seen:
             raise SchemaError(f"the columns {dotted(seen[folded])} and {dotted(path)} have the same name.")
         seen[folded] = path
@@ -71,3 +71,13 @@ def check_names(schema: StructType, *, mapped: bool) -> None:
                 if bad
                 else "a column needs a name."
             )
+
+
+def _folded(name: str) -> str:
+    """The name as Java compares it without regard to case: letter by letter, by upper and then lower case.
+
+    >>> _folded("Stra\u00dfe") == _folded("STRASSE"), _folded("\u017f") == _folded("S")
+    (False, True)
+    """
+    raised = (other if len(other := letter.upper()) == 1 else letter for letter in name)
+    return "".join(other if len(other := letter.lower()) == 1 else letter for letter in raised)

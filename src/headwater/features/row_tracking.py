@@ -18,7 +18,8 @@ from headwater.features.file_statistics import num_records, required_num_records
 from headwater.features.properties import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from headwater.log.actions import Add, DomainMetadata
 from headwater.log.paths import canonical
-from headwater.log.schema import StructType, mapping_mode, to_physical
+from headwater.log.schema import StructType
+from headwater.log.schema.mapping import PHYSICAL_NAME_KEY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -55,6 +56,25 @@ def materialized_column_names(configuration: Mapping[str, str], new_id: Callable
     """The properties that name the hidden columns for ids that are preserved; chosen once, then kept."""
     wanted = {ROW_ID_COLUMN: "_row-id-col-", ROW_COMMIT_VERSION_COLUMN: "_row-commit-version-col-"}
     return {key: configuration.get(key) or f"{prefix}{new_id()}" for key, prefix in wanted.items()}
+
+
+def check_materialized_names(schema: StructType, configuration: Mapping[str, str]) -> None:
+    """Raise if files would hold ids of rows under the name of a column.
+
+    Raises:
+        InvalidCommitError: a column, or both kinds of ids, have the same name.
+    """
+    held = [str(field.metadata.get(PHYSICAL_NAME_KEY, field.name)).lower() for field in schema.fields]
+    held += [field.name.lower() for field in schema.fields]
+    for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN):
+        name = configuration.get(key, "").lower()
+        if name and name in held:
+            raise InvalidCommitError(
+                f"the table property {key} says that files call a column of row tracking {configuration[key]!r}, "
+                "which is the name of another column: nobody can tell the two. Rename the column, or write the rows "
+                "to a new table."
+            )
+        held.append(name)
 
 
 def high_water_mark(domains: Mapping[str, str]) -> int:
@@ -232,20 +252,11 @@ def _files_without_ids(draft: Draft, snapshot: Snapshot) -> list[Add]:
 
 
 def _check_columns(draft: Draft, attempt: Attempt) -> None:
-    names = {key: attempt.metadata.configuration.get(key) for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN)}
-    for key, name in names.items():
-        if not name:
+    for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN):
+        if not attempt.metadata.configuration.get(key):
             raise InvalidCommitError(f"row tracking cannot be enabled without the table property {key}.")
-    if draft.metadata is None:
-        return
-    schema = StructType.from_json(draft.metadata.schema_string)
-    physical = to_physical(schema, mapping_mode(attempt.protocol, draft.metadata))
-    taken = {name.lower() for name in (*schema.names, *physical.names)}
-    for key, name in names.items():
-        assert name is not None
-        if name.lower() in taken:
-            raise InvalidCommitError(f"{key} is {name}, and another column of the table has that name already.")
-        taken.add(name.lower())
+    if draft.metadata is not None:
+        check_materialized_names(StructType.from_json(draft.metadata.schema_string), draft.metadata.configuration)
 
 
 def _tagged(draft: Draft) -> Draft:

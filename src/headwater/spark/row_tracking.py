@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import HeadwaterError, SchemaError
 from headwater.features.activation import is_active
+from headwater.features.row_tracking import check_materialized_names
 from headwater.log.schema.lookup import hidden
 from headwater.spark.columns import quoted
 from headwater.spark.functions import functions
@@ -47,6 +48,7 @@ def materialized_columns(snapshot: Snapshot) -> dict[str, str | None]:
 
     Raises:
         RowTrackingDisabledError: row tracking is not enabled, so rows may have no ids.
+        InvalidCommitError: the properties name a column of the table.
     """
     properties = snapshot.properties
     if not is_active("rowTracking", snapshot.protocol, snapshot.metadata):
@@ -54,6 +56,7 @@ def materialized_columns(snapshot: Snapshot) -> dict[str, str | None]:
             f"row tracking is off in version {snapshot.version} of {snapshot.uri}: its rows have no ids. "
             "Set the table property delta.enableRowTracking to true, or read without row_tracking."
         )
+    check_materialized_names(snapshot.schema, properties)
     return {column: properties.get(key) for column, key in _MATERIALIZED.items()}
 
 
