@@ -159,6 +159,10 @@ class InvalidCommitError(HeadwaterError):
     """A transaction asks for something that the protocol, or a property of the table, forbids."""
 
 
+class UntrustedExpressionError(InvalidCommitError):
+    """A table wants SQL to be evaluated that is more than a value computed from the row: see docs/safety.md."""
+
+
 class InvalidTablePropertyError(HeadwaterError, ValueError):
     """A table property does not exist, has a value that is not allowed, or cannot be changed by users."""
 

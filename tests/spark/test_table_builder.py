@@ -136,12 +136,12 @@ GENERATED: list[tuple[str, str, str]] = [
     ("date", "current_date", "depends on more than the row"),
     ("timestamp", "now()", "depends on more than the row"),
     ("bigint", "unix_timestamp()", "depends on more than the row"),
-    ("int", "max(a)", "contains invalid expressions: max"),
+    ("int", "max(a)", "calls max, which is not one of"),
     ("bigint", "sum(a) over ()", "window"),
     ("int", "(select 1)", "subquery"),
     ("int", "a +", "cannot be"),
     ("int", "  ", "needs an expression"),
-    ("int", "only_here(a)", "only this session knows"),
+    ("int", "only_here(a)", "calls only_here, which is not one of"),
 ]
 
 

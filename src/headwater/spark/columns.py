@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 FIELD_IDS_OPTION = "spark.sql.parquet.fieldId.read.enabled"
 """Spark copies a relation's options into the reader's configuration, so this holds for one scan only."""
 _INTERNAL_METADATA = ("delta.", "parquet.field.")
+_FOR_SPARK = ("CURRENT_DEFAULT", "EXISTS_DEFAULT", "GENERATION_EXPRESSION", "IDENTITY_INFO_", "__", "spark.")
+"""What Spark itself acts on in the metadata of a column. It evaluates defaults as SQL, even while it reads, and takes a
+column for a hidden one, a window or a watermark: that is not for a table to say."""
+_KEPT_FOR_SPARK = ("__CHAR_VARCHAR_TYPE_STRING", "__COLLATIONS")
+"""But these say what the type is."""
 
 
 @dataclass(frozen=True)
@@ -200,7 +205,11 @@ def _names_with_ids(physical: StructType) -> StructType:
 
 def _without_internal_metadata(schema: StructType, prefixes: tuple[str, ...] | str = _INTERNAL_METADATA) -> StructType:
     def change(field: StructField, _path: tuple[str, ...]) -> StructField:
-        kept = {k: v for k, v in field.metadata.items() if not k.startswith(prefixes)}
+        kept = {
+            key: value
+            for key, value in field.metadata.items()
+            if key in _KEPT_FOR_SPARK or not (key.startswith(prefixes) or key.startswith(_FOR_SPARK))
+        }
         return replace(field, metadata=kept)
 
     return transform_fields(schema, change)

@@ -11,7 +11,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import ConstraintViolationError, FilterError, InvalidCommitError
+from headwater.errors import ConstraintViolationError, FilterError, InvalidCommitError, UntrustedExpressionError
 from headwater.features.activation import CONSTRAINT_PREFIX, GENERATION_KEY
 from headwater.log.schema import ArrayType, MapType, StructField, StructType, strings_for_chars, transform_fields
 from headwater.log.schema.lookup import dotted
@@ -21,6 +21,7 @@ from headwater.spark.constraints import mentioned_columns
 from headwater.spark.functions import functions, functions_for_connect, is_connect
 from headwater.spark.quiet import quiet_analysis
 from headwater.spark.sql_words import RANDOM_FUNCTIONS, called_functions, words
+from headwater.spark.table_sql import TableSql, check_texts
 from headwater.spark.violations import explained_violations
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
 
     from headwater.log.schema import DataType
 
-_BUILT_IN = "org.apache.spark.sql.catalyst.expressions."
 _CHANGING_WITHOUT_PARENTHESES = frozenset(
     {"current_date", "current_timestamp", "current_time", "localtimestamp", "current_user", "session_user"}
 )
@@ -61,7 +61,8 @@ def check_generated_columns(spark: SparkSession, schema: StructType) -> None:
     for name, expression in generated.items():
         what = f"the generated column {name}"
         _check_words(expression, what, constant=True)
-        found = _analyzed(spark, ordinary, expression, what, hint="It may use columns that are not generated.")
+        sql = TableSql("generated", what, expression)
+        found = _analyzed(spark, ordinary, sql, hint="It may use columns that are not generated.")
         declared = schema.field(name).type
         if _plain(found) != _plain(declared):
             raise InvalidCommitError(
@@ -78,7 +79,7 @@ def check_condition(spark: SparkSession, schema: StructType, name: str, expressi
     """
     what = f"the constraint {name}"
     _check_words(expression, what, constant=False)
-    found = _analyzed(spark, schema, expression, what)
+    found = _analyzed(spark, schema, TableSql("condition", what, expression))
     if str(found) != "boolean":
         raise InvalidCommitError(f"{what} must be a condition, but ({expression}) is of type {found}.")
 
@@ -102,7 +103,8 @@ def check_default(spark: SparkSession, field: StructField, expression: str) -> N
     """
     what = f"the default of column {field.name}"
     _check_words(expression, what, constant=False)
-    _analyzed(spark, StructType(()), expression, what, hint="A default does not depend on other columns.")
+    sql = TableSql("default", what, expression)
+    _analyzed(spark, StructType(()), sql, hint="A default does not depend on other columns.")
     from pyspark.errors import PySparkException
 
     with _functions_of(spark):
@@ -157,25 +159,26 @@ def _check_rows(frame: DataFrame, holds: Column, what: str, shown: tuple[str, ..
     raise ConstraintViolationError(f"{what}: {rows} it.{values} Nothing was committed.")
 
 
-def _analyzed(spark: SparkSession, schema: StructType, expression: str, what: str, hint: str = "") -> DataType:
-    """The type of an expression on the columns of a schema, by Spark's analyzer."""
+def _analyzed(spark: SparkSession, schema: StructType, sql: TableSql, hint: str = "") -> DataType:
+    """The type of an expression on the columns of a schema, by Spark's analyzer; it must be on the allow-list."""
     from pyspark.errors import PySparkException
 
+    try:
+        check_texts(spark, [sql], schema)
+    except UntrustedExpressionError:
+        raise
+    except InvalidCommitError as error:
+        more = f" {hint}" if hint and "cannot be resolved" in str(error) else ""
+        raise InvalidCommitError(f"{error}{more}") from error
     with _functions_of(spark) as sf:
         try:
-            for word in called_functions(expression):
-                function = spark.catalog.getFunction(word) if spark.catalog.functionExists(word) else None
-                if function is not None and not function.className.startswith(_BUILT_IN):
-                    raise InvalidCommitError(
-                        f"{what} uses {word}, a function that only this session knows: {expression}"
-                    )
             frame = spark.createDataFrame([], schema.to_spark())
             # In a filter, the analyzer refuses aggregates, windows and generators.
-            assert frame.where(sf.expr(expression).isNull()).schema is not None
-            found = frame.select(sf.expr(expression).alias("value")).schema
+            assert frame.where(sf.expr(sql.text).isNull()).schema is not None
+            found = frame.select(sf.expr(sql.text).alias("value")).schema
         except PySparkException as error:
             more = f" {hint}" if hint and "UNRESOLVED_COLUMN" in str(error) else ""
-            raise InvalidCommitError(f"{what} cannot be ({expression}): {first_line(error)}{more}") from error
+            raise InvalidCommitError(f"{sql.title} cannot be ({sql.text}): {first_line(error)}{more}") from error
     return StructType.from_spark(found).fields[0].type
 
 

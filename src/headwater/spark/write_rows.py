@@ -21,6 +21,7 @@ from headwater.spark.constraints import null_checks, sql_rules, with_checks
 from headwater.spark.functions import functions
 from headwater.spark.identity import identity_values, with_row_numbers
 from headwater.spark.schema_match import by_folded_name, check_fits
+from headwater.spark.table_sql import check_table_sql
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -72,7 +73,9 @@ def table_rows(
         SchemaError: a column has a name that is reserved for hidden columns.
         ConstraintViolationError: values are given that the table must generate itself.
         InvalidCommitError: Spark does not understand an expression in the definition of the table.
+        UntrustedExpressionError: such an expression does more than to compute a value from the row.
     """
+    check_table_sql(df.sparkSession, definition, uri)
     schema = definition.schema
     check_not_hidden(schema.names, uri)
     filled = filled_columns(definition.protocol, schema)

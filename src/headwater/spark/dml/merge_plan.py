@@ -22,6 +22,7 @@ from headwater.spark.dml.merge_view import check_conditions, joined
 from headwater.spark.dml.target_files import TargetFiles
 from headwater.spark.quiet import quiet_analysis
 from headwater.spark.read_filter import prunable
+from headwater.spark.table_sql import check_table_sql
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,6 +62,8 @@ class MergePlan:
             target, source.schema, request.clauses, request.alias, evolves=request.evolves
         )
         set_table(target.transaction, definition)
+        if any(clause.action is Action.UPDATE for clause in request.clauses):  # inserts are checked as any other write
+            check_table_sql(target.spark, definition, target.uri)
         filled = filled_columns(definition.protocol, definition.schema)
         columns = MergeColumns(definition.schema, request.alias, source.schema, filled, evolves)
         return cls(target, source, request, definition, columns)

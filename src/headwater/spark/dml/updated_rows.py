@@ -22,6 +22,7 @@ from headwater.spark.functions import functions
 from headwater.spark.no_rows import no_rows
 from headwater.spark.quiet import quiet_analysis
 from headwater.spark.row_tracking import ROW_COMMIT_VERSION, ROW_ID
+from headwater.spark.table_sql import check_table_sql
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -124,10 +125,12 @@ def read_update(target: DmlTarget, condition: Condition, given: Mapping[str, str
         ColumnNotFoundError: the table, or a value, has no such column.
         SchemaError: columns are set twice, or a value does not fit.
         ConstraintViolationError: an identity column is set.
+        UntrustedExpressionError: the table wants SQL to be evaluated that is not on the allow-list.
     """
     what = f"{target.uri}: {target.operation}"
     _check_given(given)
     assert given is not None
+    check_table_sql(target.spark, target.definition, target.uri)
     schema = target.snapshot.schema
     paths = assignment_paths(schema, list(given), condition.alias, what)
     identities = filled_columns(target.snapshot.protocol, schema).identities
