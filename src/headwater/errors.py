@@ -38,6 +38,10 @@ class StoragePermissionError(StorageRefusedError):
     """The store refused access to the object."""
 
 
+class ForeignLocationError(StoragePermissionError):
+    """A log names a file in a store that was not opened, and no options are given for it: no credentials go there."""
+
+
 class StorageThrottledError(StorageError):
     """The store asked to slow down (or did not answer), and kept doing so through every bounded retry."""
 

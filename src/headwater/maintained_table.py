@@ -193,6 +193,7 @@ class MaintainedTable(AlterableTable):
         timestamp: str | datetime | date | None = None,
     ) -> Self:
         from headwater.spark.maintenance.commands import clone_table
+        from headwater.storage.options import clone_options
         from headwater.storage.uri import parse_uri
 
         literal_path(target, "clone({})")
@@ -210,6 +211,8 @@ class MaintainedTable(AlterableTable):
             storage_options=self._storage_options,
             target_options=target_options,
         )
+        if is_shallow:
+            target_options = clone_options(target, target_options, self._path, self._storage_options)
         return type(self)(self._spark, target, target_options)
 
     # --- convert, generate, reorg ---------------------------------------------------------------------

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.features.gate import check_readable, check_writable
-from headwater.log.context import LogContext, open_absolute
+from headwater.log.context import LogContext
 from headwater.storage import open_store
+from headwater.storage.elsewhere import OtherStores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,13 +34,14 @@ def table_context(
         trust_checksum: open from the version checksum where it can be matched with its commit.
         time_zone: of timestamps among the partition values that do not name theirs.
     """
+    store = open_store(path, storage_options)
     return LogContext(
-        store=open_store(path, storage_options),
+        store=store,
         check_readable=check_readable,
         check_writable=check_writable,
         commit_rules=(feature_rules,),
         after_commit=(keep_manifests,),
-        open_absolute=partial(open_absolute, storage_options=storage_options),
+        open_absolute=OtherStores(store.uri, storage_options).locate,
         trust_checksum=trust_checksum,
         time_zone=time_zone,
     )

@@ -18,7 +18,7 @@ from headwater.log.log_format import DELTA, LogFormat
 from headwater.log.log_options import NO_OPTIONS, LogOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from headwater.log.actions import Metadata, Protocol
     from headwater.log.draft import CommitRule
@@ -42,17 +42,11 @@ def read_only(protocol: Protocol, metadata: Metadata) -> None:  # noqa: ARG001
     raise UnsupportedProtocolError("this table was opened for reading only.")
 
 
-def open_absolute(path: str, storage_options: Mapping[str, str] | None = None) -> tuple[ObjectStore, str]:
-    """The store and the key for the absolute path of a file that a table names.
+def local_files(path: str) -> tuple[ObjectStore, str]:
+    """The store and the key for a file on this machine: in a context without options, no path leads anywhere else."""
+    from headwater.storage.elsewhere import OtherStores
 
-    >>> store, key = open_absolute("/data/events/part-0.parquet")
-    >>> store.uri, key
-    ('file:///data/events', 'part-0.parquet')
-    """
-    from headwater.storage import open_store
-
-    parent, _, name = path.rpartition("/")
-    return open_store(parent or "/", storage_options), name
+    return OtherStores("/", None).locate(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +68,8 @@ class LogContext:
     """A new UUID; names of files are made of them."""
     random: Callable[[], float] = random.random
     """Between 0 and 1, for waiting times."""
-    open_absolute: Callable[[str], tuple[ObjectStore, str]] = open_absolute
-    """The store and the key for a file outside the table: a clone names the files of its source."""
+    open_absolute: Callable[[str], tuple[ObjectStore, str]] = local_files
+    """The store and the key for a file outside the table, by its decoded path: a clone names those of its source."""
     trust_checksum: bool = False
     """Take protocol and metaData from the version checksum rather than from the checkpoint, where it can be matched
     with its commit: one small object instead of the footers of all parts. The log stays the judge by default."""

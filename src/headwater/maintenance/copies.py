@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from headwater.errors import ObjectNotFoundError, StorageError
 from headwater.log.paths import canonical
 from headwater.maintenance.progress import Silence
 from headwater.storage import open_store
 from headwater.storage.copying import copy_object
-from headwater.storage.uri import parse_uri
+from headwater.storage.elsewhere import OtherStores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,30 +24,26 @@ if TYPE_CHECKING:
     from headwater.storage.base import ObjectStore
 
 _PARALLEL = 16
-_SAFE = "/!$&'()*+,;=:@~"
 
 
 class Sources:
     """The stores that the files of a clone's source are in: mostly one, the source's own."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None) -> None:
-        self._uri = uri
-        self._options = storage_options
         self._root = canonical(uri).rstrip("/") + "/"
-        self._kind = parse_uri(uri).kind
-        self._stores = {uri: open_store(uri, storage_options)}
+        self._table = open_store(uri, storage_options)
+        self._elsewhere = OtherStores(uri, storage_options)
 
     def locate(self, uri: str) -> tuple[ObjectStore, str]:
-        """The store and the key of a file, by its absolute, percent-encoded URI."""
+        """The store and the key of a file, by its absolute, percent-encoded URI.
+
+        Raises:
+            ForeignLocationError: it lies in a store for which there are no options.
+        """
         plain = canonical(uri)
         if plain.startswith(self._root):
-            return self._stores[self._uri], plain[len(self._root) :]
-        parent, _, name = plain.rpartition("/")
-        if parent not in self._stores:
-            location = parent or "/" if plain.startswith("/") else quote(parent, safe=_SAFE, errors="surrogateescape")
-            same_kind = parse_uri(location).kind == self._kind
-            self._stores[parent] = open_store(location, self._options if same_kind else None)
-        return self._stores[parent], name
+            return self._table, plain[len(self._root) :]
+        return self._elsewhere.locate(plain)
 
 
 def copy_file(sources: Sources, target: ObjectStore, copy: Copy) -> int:

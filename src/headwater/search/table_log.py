@@ -6,12 +6,11 @@ are on Delta tables, and checkpoints and cleanup follow from them.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headwater.errors import ConcurrentWriteException, InvalidCommitError
 from headwater.log.actions import Format, Metadata, Protocol
-from headwater.log.context import LogContext, open_absolute
+from headwater.log.context import LogContext
 from headwater.log.draft import Operation
 from headwater.log.log_options import LogOptions
 from headwater.log.opening import open_snapshot
@@ -27,6 +26,7 @@ from headwater.search.log_protocol import (
     split_log_rule,
 )
 from headwater.storage import open_store
+from headwater.storage.elsewhere import OtherStores
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,8 +67,8 @@ def search_log(
     store = open_store(uri, storage_options)
     cache = cache_of(store.uri, storage_options, chosen)
     parallel = parallel_reads(store, settings.read_parallelism, settings.read_timeout_s)
-    absolute = partial(open_absolute, storage_options=storage_options)
-    return search_context(parallel, chosen, cache=cache, open_absolute=absolute)
+    elsewhere = OtherStores(store.uri, storage_options)
+    return search_context(parallel, chosen, cache=cache, open_absolute=elsewhere.locate)
 
 
 def search_context(

@@ -14,7 +14,7 @@ from headwater.log.columns import int32s
 from headwater.log.deletion_vectors import read_vectors
 from headwater.log.schema.lookup import hidden
 from headwater.spark.bitmaps import Bitmaps
-from headwater.storage import open_store
+from headwater.storage.elsewhere import OtherStores
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,16 +40,11 @@ class VectorReader:
 
     def __init__(self, store: ObjectStore, storage_options: Mapping[str, str] | None = None) -> None:
         self._store = store
-        self._storage_options = storage_options
+        self._elsewhere = OtherStores(store.uri, storage_options)
 
     def read(self, vectors: Sequence[DeletionVector]) -> list[bytes]:
         """The vectors as 64-bit bitmaps in the portable format."""
-        return read_vectors(vectors, self._store, self._open_root)
-
-    def _open_root(self, path: str) -> tuple[ObjectStore, str]:
-        """The store and the key for the absolute path of a vector."""
-        parent, _, name = path.rpartition("/")
-        return open_store(parent or "/", self._storage_options), name
+        return read_vectors(vectors, self._store, self._elsewhere.locate)
 
 
 class DeletedRows:

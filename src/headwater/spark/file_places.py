@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headwater.storage.failures import from_obstore_error, from_os_error
 from headwater.storage.keys import check_data_key
+from headwater.storage.options import options_for
 from headwater.storage.retry import RetryPolicy
 from headwater.storage.uri import parse_uri
 
@@ -94,7 +95,7 @@ class RemotePlaces:
     def __init__(self, location: StoreUri, storage_options: Mapping[str, str] | None) -> None:
         from headwater.storage.backends import open_backend
 
-        self._backend = open_backend(location, storage_options)
+        self._backend = open_backend(location, options_for(location, storage_options))
         self._uri = location.uri
         self._base = f"{location.path}/" if location.path else ""
 

@@ -20,6 +20,7 @@ from headwater.log.schema import LONG, StructField, StructType
 from headwater.spark.arrow_rows import UnreadableInPythonError
 from headwater.spark.columns import ScanColumns
 from headwater.spark.connect_failures import remember_connect_scan
+from headwater.spark.data_files import check_places
 from headwater.spark.explain import ScanSummary, summary_of
 from headwater.spark.failures import remember_scan
 from headwater.spark.file_rows import END, MODIFIED, PATH, SIZE, START
@@ -84,6 +85,7 @@ def planned_read(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> tup
     materialized = materialized_columns(snapshot) if wanted.row_tracking else {}
     files = SnapshotFiles(snapshot, table, _Descriptors() if wanted.has_vectors else None, wanted.row_tracking)
     rows = files.rows(wanted.selection.pruning(spark, snapshot.schema))
+    check_places(snapshot.uri, wanted.storage_options, rows.column("path"))
     (remember_connect_scan if is_connect(spark) else remember_scan)(files.root, snapshot.version)
     plan = replace(_plan(table, snapshot, wanted, materialized), unmarked_is_old=takes_unmarked_for_old(spark))
     return plan, files, rows
@@ -106,6 +108,7 @@ def read_in_python(
         rows: the files, one or more: `PATH` (as URI), `SIZE`, and the columns that the plan speaks of.
         summary: for those who ask what is read.
     """
+    check_places(plan.uri, plan.storage_options, rows.column("path"))
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return read_splits(plan, batches)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headwater.storage.base import ObjectMeta, ObjectStore
 from headwater.storage.local import LocalStore
-from headwater.storage.options import refuse_options
+from headwater.storage.options import options_for, refuse_options
 from headwater.storage.uri import StoreUri, parse_uri
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, object
             lives as long as the process: who opens the same name sees the same objects.
         storage_options: credentials, region, endpoint and so on, by the names that deltalake and object_store
             use, such as `AWS_ENDPOINT_URL` or `azure_storage_account_name`. What is not given comes from the
-            environment variables of the same names.
+            environment variables of the same names. An option for another store that the table names files in begins
+            with the root of that store: `s3://other/aws_region`.
 
     >>> store = open_store("memory://docs/events")
     >>> store.put("a/b.txt", b"hello")
@@ -39,10 +40,19 @@ def open_store(uri: str | os.PathLike[str], storage_options: Mapping[str, object
         InvalidUriError: the location or an option cannot be understood.
     """
     location = parse_uri(uri)
+    return store_at(location, options_for(location, storage_options))
+
+
+def store_at(location: StoreUri, options: Mapping[str, object]) -> ObjectStore:
+    """Open the store at a location with exactly these options.
+
+    Raises:
+        InvalidUriError: an option cannot be understood.
+    """
     if location.kind == "local":
-        refuse_options(location.uri, storage_options)
+        refuse_options(location.uri, options)
         return LocalStore(location.path)
     from headwater.storage.backends import open_backend
     from headwater.storage.remote import RemoteStore
 
-    return RemoteStore(open_backend(location, storage_options), location)
+    return RemoteStore(open_backend(location, options), location)

@@ -1,16 +1,22 @@
 """Storage options: the names that users of deltalake and object_store know, checked by name.
 
 A name may carry its provider's prefix or not, in either case: `AWS_REGION`, `aws_region` and `region` are one
-option. The usual environment variables of the same names apply where an option is not given.
+option. The usual environment variables of the same names apply where an option is not given. A name that begins with
+the root of a store, as in `s3://other/aws_region`, is an option for that store alone (`headwater.storage.elsewhere`).
 """
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater.errors import InvalidUriError
+from headwater.storage.uri import parse_uri
+
+if TYPE_CHECKING:
+    from headwater.storage.uri import StoreUri
 
 _PREFIXES: Final = {
     "s3": ("aws_",),
@@ -135,6 +141,8 @@ _INSTEAD: Final = {
     "profile": "profiles are not read: pass the access key, or set the AWS_ environment variables",
     "connection_string": "pass account_name and account_key instead",
 }
+_CREDENTIALS: Final = "credentials"
+"""Instead of an option for another store: that all options of the table, or those of the environment, go to it."""
 # What obstore itself calls these, where the name without a prefix is not one it knows.
 _OBSTORE_NAME: Final = {("s3", "endpoint_url_s3"): "aws_endpoint_url_s3"}
 
@@ -155,8 +163,7 @@ def obstore_config(kind: str, options: Mapping[str, object] | None) -> dict[str,
     Raises:
         InvalidUriError: an option is unknown, is given twice with different values, or has no usable value.
     """
-    if not isinstance(options, Mapping | None):
-        raise InvalidUriError(f"storage_options is a mapping of names to values, not {type(options).__name__}")
+    _check_mapping(options)
     config: dict[str, Any] = {}
     for name, value in (options or {}).items():
         known = _canonical(kind, name)
@@ -164,6 +171,104 @@ def obstore_config(kind: str, options: Mapping[str, object] | None) -> dict[str,
         if config.setdefault(known, text) != text:
             raise InvalidUriError(f"the storage option {name!r} is given twice, with different values")
     return {_OBSTORE_NAME.get((kind, known), known): text for known, text in config.items()}
+
+
+def table_options(options: Mapping[str, object] | None) -> dict[str, object]:
+    """The options of the table itself, without those for other stores."""
+    _check_mapping(options)
+    return {name: value for name, value in (options or {}).items() if not _is_for_root(name)}
+
+
+def options_for(location: StoreUri, options: Mapping[str, object] | None) -> dict[str, object]:
+    """The options with which a user opens a location: those for its root if there are some, else the table's."""
+    own = table_options(options)
+    found = root_options(location, options)
+    return own if found is None else dict(found.chosen(own))
+
+
+def clone_options(
+    target: str, options: Mapping[str, str] | None, source: str, source_options: Mapping[str, str] | None
+) -> Mapping[str, str] | None:
+    """The options of a shallow clone: its own, and for the source, whose files it names, those of the source."""
+    root, place = replace(parse_uri(source), path=""), replace(parse_uri(target), path="")
+    if root.kind in ("local", "memory") or root == place:
+        return options
+    own = {name: value for name, value in (source_options or {}).items() if not _is_for_root(name)}
+    named = {f"{root.uri}/{name}": value for name, value in own.items()}
+    named = named or {f"{root.uri}/{_CREDENTIALS}": "environment"}
+    others = {name: value for name, value in (source_options or {}).items() if _is_for_root(name)}
+    return {**others, **named, **(options or {})}
+
+
+def option_value(kind: str, known: str, options: Mapping[str, object] | None) -> str:
+    """The value of an option, by any of its names; an empty text if it is not given."""
+    return str(obstore_config(kind, options).get(known, ""))
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRoot:
+    """A store that has options of its own."""
+
+    root: StoreUri
+    options: dict[str, object] = field(repr=False)
+
+    def chosen(self, table: Mapping[str, object]) -> Mapping[str, object]:
+        """The options for it.
+
+        Args:
+            table: those of the table.
+
+        Raises:
+            InvalidUriError: `credentials` has a value that it cannot have, or stands beside other options.
+        """
+        which = self.options.get(_CREDENTIALS)
+        if which is None:
+            return self.options
+        if len(self.options) > 1 or which not in ("same", "environment"):
+            raise InvalidUriError(
+                f"the storage option '{self.root.uri}/{_CREDENTIALS}' is 'same' (as the table's) or 'environment', and "
+                "stands alone"
+            )
+        return table if which == "same" else {}
+
+
+def root_options(location: StoreUri, options: Mapping[str, object] | None) -> NamedRoot | None:
+    """The options for the root that a location is below, the longest if there are several; None if there are none.
+
+    Raises:
+        InvalidUriError: an option begins like a URI, and is none.
+    """
+    found: dict[StoreUri, dict[str, object]] = {}
+    for name, value in (options or {}).items():
+        if not _is_for_root(name):
+            continue
+        text, _, option = name.rpartition("/")
+        if text.endswith(":/") or not option:
+            raise InvalidUriError(f"the storage option {name!r} names a store, but no option of it")
+        found.setdefault(parse_uri(text), {})[option] = value
+    fitting = [root for root in found if _is_below(location, root)]
+    if not fitting:
+        return None
+    best = max(fitting, key=lambda root: len(root.path))
+    return NamedRoot(best, found[best])
+
+
+def _is_for_root(name: object) -> bool:
+    return isinstance(name, str) and "://" in name
+
+
+def _is_below(location: StoreUri, root: StoreUri) -> bool:
+    same = location.kind == root.kind and location.bucket == root.bucket and _account(location) == _account(root)
+    return same and (not root.path or f"{location.path}/".startswith(f"{root.path}/"))
+
+
+def _account(location: StoreUri) -> str:
+    return location.account_host.replace(".dfs.", ".blob.", 1)
+
+
+def _check_mapping(options: object) -> None:
+    if not isinstance(options, Mapping | None):
+        raise InvalidUriError(f"storage_options is a mapping of names to values, not {type(options).__name__}")
 
 
 def refuse_options(uri: str, options: Mapping[str, object] | None) -> None:

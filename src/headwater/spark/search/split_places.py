@@ -9,9 +9,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
-from headwater.log.context import open_absolute
 from headwater.log.paths import canonical
 from headwater.storage import open_store
+from headwater.storage.elsewhere import OtherStores
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
@@ -35,13 +35,17 @@ class SplitPlaces:
 
     def __init__(self, uri: str, storage_options: Mapping[str, str] | None) -> None:
         self._store = open_store(uri, storage_options)
-        self._options = storage_options
+        self._elsewhere = OtherStores(uri, storage_options)
         self._root = canonical(self._store.uri).rstrip("/") + "/"
 
     def place(self, path: str) -> tuple[ObjectStore, str]:
-        """The store and the key of a split."""
+        """The store and the key of a split.
+
+        Raises:
+            ForeignLocationError: it lies in a store for which there are no options.
+        """
         key = _key_below(path, self._root)
-        return (self._store, key) if key is not None else open_absolute(canonical(path), self._options)
+        return (self._store, key) if key is not None else self._elsewhere.locate(canonical(path))
 
     def open(self, ref: SplitRef) -> Split:
         """Open a split, or take the one that this process has open.
