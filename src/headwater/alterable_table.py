@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from headwater.storage.redaction import redacted, shortened
 from headwater.tables import open_log
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ class AlterableTable:
         self._spark = sparkSession
         self._path = path
         self._storage_options = storage_options
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({shortened(redacted(self._path))!r})"
 
     def _snapshot(self) -> Snapshot:
         """The newest version."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.storage.redaction import redacted, shortened
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import date, datetime
@@ -28,6 +30,9 @@ class MaintainedSearchTable:
         self._path = path
         self._storage_options = storage_options
         self._options: Mapping[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({shortened(redacted(self._path))!r})"
 
     @property
     def snapshot(self) -> Snapshot:

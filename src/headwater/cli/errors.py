@@ -11,6 +11,7 @@ import typer
 
 from headwater.cli.formats import clean
 from headwater.errors import HeadwaterError
+from headwater.storage.redaction import redacted
 
 _USAGE_ERROR = typer.BadParameter.__mro__[1]
 """The class of all errors in a command line. Typer has it by no public name that is the same in all versions."""
@@ -37,7 +38,7 @@ def report(error: Exception, *, as_json: bool) -> bool:
     else:
         import traceback
 
-        _write("".join(traceback.format_exception(error)) + _BUG + "\n")
+        _write(redacted("".join(traceback.format_exception(error))) + _BUG + "\n")
     return known
 
 
@@ -49,7 +50,7 @@ def _explained(error: Exception) -> tuple[str | None, str]:
         return "UsageError", _usage_message(error)
     if isinstance(error, OSError):  # storage errors have become ours long ago: this is about the output
         return "OutputError", f"could not write the output: {error.strerror or error}"
-    return None, str(error)
+    return None, redacted(str(error))
 
 
 def _usage_message(error: Exception) -> str:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import msgspec
 
+from headwater.storage.redaction import shortened
+
 Int = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """The spec's numbers: what does not fit is not a valid action."""
@@ -56,6 +58,11 @@ class Metadata(_Action, frozen=True):
     name: str | None = None
     description: str | None = None
     created_time: Long | None = None
+
+    def __repr__(self) -> str:
+        schema, properties = shortened(self.schema_string), shortened(str(self.configuration))
+        columns = shortened(str(list(self.partition_columns)))
+        return f"Metadata(id={self.id!r}, schema_string={schema!r}, partition_columns={columns}, {properties})"
 
     def __post_init__(self) -> None:
         # Early versions of delta-rs wrote properties without a value as null.

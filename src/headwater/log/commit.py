@@ -42,7 +42,7 @@ class CommitActions:
     version: int
     end_version: int
     key: str
-    data: bytes
+    data: bytes = field(repr=False)
     format: LogFormat = DELTA
 
     @classmethod

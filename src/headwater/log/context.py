@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from headwater.errors import UnsupportedProtocolError
 from headwater.log.log_format import DELTA, LogFormat
 from headwater.log.log_options import NO_OPTIONS, LogOptions
+from headwater.storage.redaction import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +50,7 @@ def local_files(path: str) -> tuple[ObjectStore, str]:
     return OtherStores("/", None).locate(path)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LogContext:
     """One table's log as the core sees it."""
 
@@ -87,6 +88,9 @@ class LogContext:
     the kernels do; for reads and writes in Spark it is the session's zone, as in delta-spark."""
     missing_object_waits_s: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4)
     """How long to wait, try after try, for an object that a listing should have shown (spec `000`, reads)."""
+
+    def __repr__(self) -> str:
+        return f"LogContext({shortened(self.uri)!r})"
 
     @property
     def uri(self) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from headwater.log.commit import CommitActions
 from headwater.log.segment import list_log
 from headwater.log.timeline import modification_times
+from headwater.storage.redaction import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ _BATCH = 256
 """Commits fetched together; a caller who stops early does not pay for all."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CommitSummary:
     """One commit, as `DESCRIBE HISTORY` shows it."""
 
@@ -41,6 +42,10 @@ class CommitSummary:
     txn_id: str | None = None
     commit_info: dict[str, Any] = field(default_factory=dict)
     """Everything that the commit says about itself."""
+
+    def __repr__(self) -> str:
+        operation = f"{shortened(str(self.operation))}, {shortened(str(self.operation_parameters))}"
+        return f"CommitSummary(version={self.version}, timestamp={self.timestamp}, operation={operation})"
 
 
 def read_history(ctx: LogContext, version: int, limit: int | None, in_commit_from: int | None) -> list[CommitSummary]:

@@ -19,6 +19,7 @@ from headwater.log.replay import TableState, replay_files
 from headwater.log.schema import StructType, mapping_mode
 from headwater.log.segment import NOT_ASKED_MS
 from headwater.log.timeline import first_in_commit_version, in_commit_timestamps_enabled
+from headwater.storage.redaction import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from headwater.log.split_actions import MergeSkip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Snapshot:
     """One version of a table. Use `headwater.open_log` to get one."""
 
@@ -51,6 +52,9 @@ class Snapshot:
     """What a client must support to read or write the table."""
     metadata: Metadata
     """The `metaData` action: id, name, schema text, partition columns, configuration."""
+
+    def __repr__(self) -> str:
+        return f"Snapshot({shortened(self.uri)!r}, version={self.version})"
 
     @property
     def uri(self) -> str:

@@ -7,7 +7,7 @@ name or id, types widened, deleted rows left out, row ids kept.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
@@ -66,7 +66,7 @@ class Copies:
     snapshot: Snapshot
     target: WriteTarget
     row_tracking: bool = False
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
 
     def write(self, by_spark: Callable[[], list[Add]], *, num_tasks: int | None = None) -> list[Add]:
         """Write the rows into new files. One Spark job.

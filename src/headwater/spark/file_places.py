@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from headwater.storage.failures import from_obstore_error, from_os_error
+from headwater.storage.failures import from_obstore_error, from_os_error, shown_cause
 from headwater.storage.keys import check_data_key
 from headwater.storage.options import options_for
 from headwater.storage.retry import RetryPolicy
@@ -95,7 +95,8 @@ class RemotePlaces:
     def __init__(self, location: StoreUri, storage_options: Mapping[str, str] | None) -> None:
         from headwater.storage.backends import open_backend
 
-        self._backend = open_backend(location, options_for(location, storage_options))
+        self._options = options_for(location, storage_options)
+        self._backend = open_backend(location, self._options)
         self._uri = location.uri
         self._base = f"{location.path}/" if location.path else ""
 
@@ -117,8 +118,11 @@ class RemotePlaces:
         def upload() -> None:
             try:
                 obstore.put(self._backend, self._base + key, Path(path))
+                return
             except (BaseError, OSError, ValueError) as error:
-                raise from_obstore_error(error, "write", f"{self._uri}/{key}") from error
+                failure = from_obstore_error(error, "write", f"{self._uri}/{key}", self._options)
+                cause = shown_cause(error, self._options)
+            raise failure from cause
 
         size_bytes = os.path.getsize(path)
         RetryPolicy().run(upload)

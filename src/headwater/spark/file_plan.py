@@ -7,7 +7,7 @@ Mappings"), which of them get statistics, how large files become, and how they a
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from headwater.errors import SchemaError, WriteOptionError
@@ -69,7 +69,7 @@ class FilePlan:
     """What all files of one write have in common."""
 
     uri: str
-    storage_options: dict[str, str] | None
+    storage_options: dict[str, str] | None = field(repr=False)
     schema: StructType
     """The columns that files hold, in order, by the names and types of the rows."""
     file_schema: StructType

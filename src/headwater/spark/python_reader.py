@@ -47,7 +47,7 @@ class ReadPlan:
     """What all splits of one scan have in common. It travels to the executors."""
 
     uri: str
-    storage_options: dict[str, str] | None
+    storage_options: dict[str, str] | None = dataclasses.field(repr=False)
     schema_json: str
     """The columns of the table that are wanted."""
     mode: MappingMode

@@ -7,7 +7,7 @@ itself evaluates the filter, and the log only prunes by it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headwater.errors import ColumnNotFoundError, FilterError
@@ -93,7 +93,7 @@ class Wanted:
     row_tracking: bool
     options: Mapping[str, str]
     """Of Spark's Parquet reader."""
-    storage_options: Mapping[str, str] | None
+    storage_options: Mapping[str, str] | None = field(repr=False)
 
 
 def prunable(spark: SparkSession, parsed: Expression, schema: StructType) -> Expression:

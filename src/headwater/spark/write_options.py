@@ -6,7 +6,7 @@ properties (`spark.databricks.delta.properties.defaults.*`), and the like.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias, get_args
 
 from headwater.errors import WriteOptionError
@@ -42,7 +42,7 @@ class WriteOptions:
     txn: tuple[str, int] | None
     user_metadata: str | None
     data_change: bool
-    storage_options: Mapping[str, str] | None
+    storage_options: Mapping[str, str] | None = field(repr=False)
 
     @property
     def mode_name(self) -> str:

@@ -49,7 +49,7 @@ class WriteTarget:
     partition_columns: tuple[str, ...] = ()
     mapping_mode: MappingMode = "none"
     properties: Mapping[str, str] = field(default_factory=_nothing)
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     max_records_per_file: int | None = None
     target_file_size: int | None = None
     optimize_write: bool | None = None

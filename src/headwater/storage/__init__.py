@@ -55,4 +55,4 @@ def store_at(location: StoreUri, options: Mapping[str, object]) -> ObjectStore:
     from headwater.storage.backends import open_backend
     from headwater.storage.remote import RemoteStore
 
-    return RemoteStore(open_backend(location, options), location)
+    return RemoteStore(open_backend(location, options), location, options=options)

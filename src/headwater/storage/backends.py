@@ -12,7 +12,7 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from headwater.errors import InvalidUriError
-from headwater.storage.failures import from_setup_error
+from headwater.storage.failures import from_setup_error, shown_cause
 from headwater.storage.options import obstore_config, refuse_options
 
 if TYPE_CHECKING:
@@ -38,15 +38,17 @@ def open_backend(location: StoreUri, options: Mapping[str, object] | None) -> Ba
         refuse_options(location.uri, options)
         return _memory_store(location.bucket)
     config = obstore_config(location.kind, options)
+    if location.kind == "azure":
+        config = _with_account(location, config)
     try:
         if location.kind == "s3":
             return S3Store(location.bucket, config=config, retry_config=_NO_RETRIES)  # type: ignore[arg-type]
         if location.kind == "gcs":
             return GCSStore(location.bucket, config=config, retry_config=_NO_RETRIES)  # type: ignore[arg-type]
-        config = _with_account(location, config)
         return AzureStore(location.bucket, config=config, retry_config=_NO_RETRIES)  # type: ignore[arg-type]
     except (BaseError, ValueError) as error:
-        raise from_setup_error(error, location.uri) from error
+        failure, cause = from_setup_error(error, location.uri, config), shown_cause(error, config)
+    raise failure from cause
 
 
 def _memory_store(name: str) -> MemoryStore:

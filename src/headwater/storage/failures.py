@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headwater.errors import (
     InvalidUriError,
@@ -20,6 +20,10 @@ from headwater.errors import (
     StorageRefusedError,
     StorageThrottledError,
 )
+from headwater.storage.redaction import redacted, secrets_in, shown_options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _NOT_FOUND: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP})
 _REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
@@ -57,6 +61,7 @@ def from_os_error(error: OSError, doing: str, what: str, *, writing: bool = Fals
 
 # --- object stores ------------------------------------------------------------------------------------
 
+_DEBUG: Final = "\n\nDebug source"
 _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>")
 _MESSAGE = re.compile(r"<Message>\s*(.*?)\s*</Message>", re.DOTALL)
@@ -93,7 +98,9 @@ _NO_ANSWER = re.compile(r"error sending request|body error|timed? ?out|connectio
 _TEXT_LIMIT: Final = 500
 
 
-def from_obstore_error(error: Exception, doing: str, what: str) -> StorageError:
+def from_obstore_error(
+    error: Exception, doing: str, what: str, config: Mapping[str, object] | None = None
+) -> StorageError:
     """The error for a failed request, or for a request that obstore refused to make.
 
     >>> error = Exception("Server returned non-2xx status code: 503 Service Unavailable: ")
@@ -104,8 +111,9 @@ def from_obstore_error(error: Exception, doing: str, what: str) -> StorageError:
         error: what obstore raised.
         doing: the verb for the message, as in "could not {doing} {what}".
         what: the URI of the object for the message.
+        config: the options of the store, whose secrets no message shows.
     """
-    text = str(error).partition("\n\nDebug source")[0]
+    text = redacted(str(error).partition(_DEBUG)[0], secrets_in(config))
     status = int(found[1]) if (found := _STATUS.search(text)) else 0
     code = found[1] if (found := _CODE.search(text)) else ""
     message = f"could not {doing} {what}: {_reason(text, status, code)}"
@@ -133,10 +141,27 @@ def from_obstore_error(error: Exception, doing: str, what: str) -> StorageError:
     return StorageRefusedError(message) if is_refusal else StorageError(message)
 
 
-def from_setup_error(error: Exception, uri: str) -> InvalidUriError:
+def from_setup_error(error: Exception, uri: str, config: Mapping[str, object]) -> InvalidUriError:
     """The error for options that are known by name, but that make no store."""
-    text = str(error).partition("\n\nDebug source")[0]
-    return InvalidUriError(f"cannot open {uri} with these storage options and environment variables: {text}")
+    text = redacted(str(error).partition(_DEBUG)[0], secrets_in(config))
+    options = ", ".join(f"{name}={value}" for name, value in shown_options(config).items())
+    given = f" ({options})" if options else ""
+    return InvalidUriError(f"cannot open {uri} with these storage options{given} and environment variables: {text}")
+
+
+def shown_cause(error: Exception, config: Mapping[str, object] | None) -> Exception:
+    """The error as it may be shown below ours: itself, or where its text holds secrets, one like it that does not.
+
+    Raise ours from it outside of the `except`, or Python keeps the original beside it.
+    """
+    text = str(error)
+    clean = redacted(text, secrets_in(config))
+    if clean == text:
+        return error
+    try:
+        return type(error)(clean)
+    except Exception:  # a class that is made in another way
+        return StorageError(clean)
 
 
 def _reason(text: str, status: int, code: str) -> str:

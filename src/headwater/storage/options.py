@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.errors import InvalidUriError
+from headwater.storage.redaction import redacted
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
@@ -169,8 +170,13 @@ def obstore_config(kind: str, options: Mapping[str, object] | None) -> dict[str,
         known = _canonical(kind, name)
         text = _text(name, value)
         if config.setdefault(known, text) != text:
-            raise InvalidUriError(f"the storage option {name!r} is given twice, with different values")
+            raise InvalidUriError(f"the storage option {redacted(name)!r} is given twice, with different values")
     return {_OBSTORE_NAME.get((kind, known), known): text for known, text in config.items()}
+
+
+def known_names() -> frozenset[str]:
+    """The names of all options, without the prefix of a provider."""
+    return frozenset().union(*_OPTIONS.values(), *_ALIASES.values(), _CLIENT_OPTIONS)
 
 
 def table_options(options: Mapping[str, object] | None) -> dict[str, object]:
@@ -244,7 +250,7 @@ def root_options(location: StoreUri, options: Mapping[str, object] | None) -> Na
             continue
         text, _, option = name.rpartition("/")
         if text.endswith(":/") or not option:
-            raise InvalidUriError(f"the storage option {name!r} names a store, but no option of it")
+            raise InvalidUriError(f"the storage option {redacted(name)!r} names a store, but no option of it")
         found.setdefault(parse_uri(text), {})[option] = value
     fitting = [root for root in found if _is_below(location, root)]
     if not fitting:
@@ -278,14 +284,14 @@ def refuse_options(uri: str, options: Mapping[str, object] | None) -> None:
         InvalidUriError: there is an option.
     """
     if options:
-        names = ", ".join(repr(name) for name in options)
+        names = ", ".join(repr(redacted(str(name))) for name in options)
         raise InvalidUriError(f"{uri} takes no storage options, but was given {names}")
 
 
 def _canonical(kind: str, name: object) -> str:
     """The option's one name; raises with near matches if there is no such option."""
     if not isinstance(name, str):
-        raise InvalidUriError(f"the name of a storage option is a string, not {name!r}")
+        raise InvalidUriError(f"the name of a storage option is a string, not {type(name).__name__}")
     bare = name.lower()
     for prefix in _PREFIXES[kind]:
         if bare.startswith(prefix):
@@ -299,12 +305,12 @@ def _canonical(kind: str, name: object) -> str:
 
 def _unknown(kind: str, name: str, bare: str) -> str:
     if bare in _INSTEAD:
-        return f"the storage option {name!r} is not supported: {_INSTEAD[bare]}"
+        return f"the storage option {redacted(name)!r} is not supported: {_INSTEAD[bare]}"
     own = {*_OPTIONS[kind], *_ALIASES[kind]}
     spelled = {option: (_PREFIXES[kind][0] if option in own else "") + option for option in own | _CLIENT_OPTIONS}
     close = difflib.get_close_matches(bare, spelled, n=3)
     hint = " or ".join(spelled[option] for option in close)
-    return f"unknown storage option {name!r}" + (f": did you mean {hint}?" if hint else f" for {kind}")
+    return f"unknown storage option {redacted(name)!r}" + (f": did you mean {hint}?" if hint else f" for {kind}")
 
 
 def _text(name: str, value: object) -> str:
@@ -314,6 +320,6 @@ def _text(name: str, value: object) -> str:
     if isinstance(value, str | int):
         return str(value)
     raise InvalidUriError(
-        f"the storage option {name!r} has a value of type {type(value).__name__}: "
+        f"the storage option {redacted(name)!r} has a value of type {type(value).__name__}: "
         "it has to be a string, a number or a boolean, or be left out"
     )

@@ -21,12 +21,12 @@ from headwater.errors import (
     WriteStateUnknownError,
 )
 from headwater.storage.base import Directory, ObjectMeta
-from headwater.storage.failures import from_obstore_error
+from headwater.storage.failures import from_obstore_error, shown_cause
 from headwater.storage.keys import check_key, check_prefix, check_range
 from headwater.storage.retry import RetryPolicy
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from obstore.store import ObjectStore as Backend
 
@@ -44,15 +44,23 @@ _DOWNLOAD_BYTES: Final = 8 * 2**20
 class RemoteStore:
     """The objects below one prefix of a bucket, container or memory store.
 
-    Made by `headwater.storage.open_store`. It can be shared between threads, not across a fork.
+    Made by `headwater.storage.open_store`. It can be shared between threads, not across a fork. It knows the options
+    that the backend was opened with, to keep their secrets out of messages.
     """
 
-    def __init__(self, backend: Backend, location: StoreUri, retry: RetryPolicy | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend,
+        location: StoreUri,
+        retry: RetryPolicy | None = None,
+        options: Mapping[str, object] | None = None,
+    ) -> None:
         self._backend = backend
         self._uri = location.uri
         self._place = location.kind, location.bucket, location.account_host
         self._base = f"{location.path}/" if location.path else ""
         self._retry = retry or RetryPolicy()
+        self._options = options
 
     def __repr__(self) -> str:
         return f"RemoteStore({self._uri!r})"
@@ -266,7 +274,9 @@ class RemoteStore:
             try:
                 return request()
             except _FOREIGN as error:
-                raise from_obstore_error(error, doing, f"{self._uri}/{key}") from error
+                failure = from_obstore_error(error, doing, f"{self._uri}/{key}", self._options)
+                cause = shown_cause(error, self._options)
+            raise failure from cause
 
         return self._retry.run(attempt)
 

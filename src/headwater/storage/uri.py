@@ -14,6 +14,7 @@ from typing import Final, Literal
 from urllib.parse import quote, unquote
 
 from headwater.errors import InvalidUriError
+from headwater.storage.redaction import redacted
 
 StoreKind = Literal["local", "memory", "s3", "azure", "gcs"]
 
@@ -149,9 +150,9 @@ def _parse_file(text: str, rest: str) -> StoreUri:
         host, slash, after = rest[2:].partition("/")
         path = slash + after
     if host not in ("", "localhost"):
-        raise InvalidUriError(f"{text!r} names the host {host!r}: an absolute path needs three slashes, file:///")
+        raise InvalidUriError(f"{redacted(text)!r} names a host: an absolute path needs three slashes, file:///")
     if not path.startswith("/"):
-        raise InvalidUriError(f"{text!r} has no absolute path: write file:///path, or a plain path")
+        raise InvalidUriError(f"{redacted(text)!r} has no absolute path: write file:///path, or a plain path")
     return StoreUri("file", "", _absolute(_decode(path)))
 
 
@@ -166,12 +167,13 @@ def _parse_remote(scheme: str, rest: str) -> StoreUri:
         # The authority may hold a secret: it is not repeated in the message.
         raise InvalidUriError(f"credentials do not belong in a {scheme} URI: pass them as storage_options")
     if not bucket:
-        raise InvalidUriError(f"{scheme}:{rest} names no bucket or container, as in {example}")
+        raise InvalidUriError(f"{redacted(f'{scheme}:{rest}')} names no bucket or container, as in {example}")
     if not _BUCKET.fullmatch(bucket):
-        raise InvalidUriError(f"{bucket!r} is not the name of a bucket or container, as in {example}")
+        shown = "what stands before the colon" if ":" in bucket else repr(bucket)  # a secret may come after it
+        raise InvalidUriError(f"{shown} is not the name of a bucket or container, as in {example}")
     if at and not _ACCOUNT_HOST.fullmatch(host):
         raise InvalidUriError(
-            f"{host!r} is not an Azure account host: write {scheme}://{bucket}@account.dfs.core.windows.net/path"
+            f"{host.rpartition('@')[2]!r} is not an Azure account host: write {scheme}://{bucket}@account.dfs.core.windows.net/path"
         )
     segments = [segment for segment in _decode(path).split("/") if segment]
     if "." in segments or ".." in segments:

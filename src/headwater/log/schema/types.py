@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from headwater.errors import SchemaError
+from headwater.storage.redaction import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -182,7 +183,12 @@ class StructField:
         return f"{self.name}:{self.type}"
 
 
-@dataclass(frozen=True)
+_MOST_SHOWN = 10
+_MOST_CHARACTERS = 2_000
+"""What a `repr` shows of a schema: tables have thousands of columns, and errors and debuggers show it all the time."""
+
+
+@dataclass(frozen=True, repr=False)
 class StructType:
     """The schema of a table, or the type of a struct column: fields in order."""
 
@@ -210,6 +216,11 @@ class StructType:
 
     def __len__(self) -> int:
         return len(self.fields)
+
+    def __repr__(self) -> str:
+        some = ", ".join(map(repr, self.fields[:_MOST_SHOWN]))
+        more = len(self.fields) - _MOST_SHOWN
+        return shortened(f"StructType([{some}{f', and {more:,} more' if more > 0 else ''}])", _MOST_CHARACTERS)
 
     def __str__(self) -> str:
         return f"struct<{','.join(map(str, self.fields))}>"

@@ -75,7 +75,7 @@ class DmlTarget:
     spark: SparkSession
     transaction: Transaction
     operation: str
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     started_ms: int = field(default=0)
 
     @classmethod

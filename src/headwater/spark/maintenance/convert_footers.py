@@ -7,7 +7,7 @@ than Spark's, not for units or calendars that Delta does not have.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +60,7 @@ class FooterReader:
     """Reads footers below one location; it travels to the executors."""
 
     uri: str
-    storage_options: dict[str, str] | None
+    storage_options: dict[str, str] | None = field(repr=False)
     num_indexed: int
     """How many leaves get statistics; all if negative."""
     prefix_length: int

@@ -6,7 +6,7 @@ all bytes pass through whoever copies, so the executors do it, each with its own
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,9 +38,9 @@ class CopyPlan:
     """From where to where; it travels to the executors."""
 
     source_uri: str
-    source_options: dict[str, str] | None
+    source_options: dict[str, str] | None = field(repr=False)
     target_uri: str
-    target_options: dict[str, str] | None
+    target_options: dict[str, str] | None = field(repr=False)
 
     @property
     def passes_through_nobody(self) -> bool:

@@ -68,7 +68,7 @@ class GroupRewriter:
     spark: SparkSession
     snapshot: Snapshot
     layout: Layout
-    storage_options: Mapping[str, str] | None
+    storage_options: Mapping[str, str] | None = field(repr=False)
 
     def rewrite(self, group: FileGroup) -> list[Add]:
         """Write the rows of a group to new files; the `add` actions for them."""

@@ -6,7 +6,7 @@ for both the rows of the table and the columns of the index are made with them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,7 @@ class DeltaFiles:
 
     snapshot: Snapshot
     definition: SearchDefinition
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
     unmarked_is_old: bool = False
     """As `headwater.spark.python_reader.ReadPlan` has it."""
 

@@ -6,7 +6,7 @@ the rest is dealt out evenly, and what tasks have in common travels as a `ReadPl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -94,7 +94,7 @@ class ScanSource:
     snapshot: Snapshot
     config: IndexConfig
     search: Search | None = None
-    storage_options: Mapping[str, str] | None = None
+    storage_options: Mapping[str, str] | None = field(default=None, repr=False)
 
     @cached_property
     def name(self) -> str:

@@ -7,7 +7,7 @@ pickled list of splits. Which rows, columns and scores are wanted is the same fo
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -42,7 +42,7 @@ class ReadPlan:
     """What all tasks of one scan have in common. It travels to the executors."""
 
     uri: str
-    storage_options: dict[str, str] | None
+    storage_options: dict[str, str] | None = field(repr=False)
     shown_json: str
     """The columns to give, in order."""
     query: Query | None = None

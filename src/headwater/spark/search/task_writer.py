@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -40,7 +40,7 @@ class SplitsPlan:
     """What all tasks of one write have in common. It travels to the executors."""
 
     uri: str
-    storage_options: dict[str, str] | None
+    storage_options: dict[str, str] | None = field(repr=False)
     schema_json: str
     doc_mapping: str
     partition_columns: tuple[str, ...]
