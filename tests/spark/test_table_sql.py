@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import headwater as hw
 from headwater.errors import ConstraintViolationError, HeadwaterError, InvalidCommitError, UntrustedExpressionError
 from headwater.log.schema import LONG, STRING, StructField, StructType
+from headwater.spark.jvm import jvm_of
 from headwater.spark.table_sql import (
     ROW_FUNCTIONS,
     SESSION_FUNCTIONS,
@@ -366,3 +367,18 @@ def test_the_environment_is_not_read(spark: SparkSession, path: str, monkeypatch
 def test_all_refusals_are_errors_of_ours() -> None:
     assert issubclass(UntrustedExpressionError, InvalidCommitError)
     assert issubclass(UntrustedExpressionError, HeadwaterError)
+
+
+def test_a_table_cannot_make_the_jvm_construct_a_class(spark: SparkSession) -> None:
+    type_ = {"type": "udt", "class": "java.lang.NoSuchThing", "pyClass": None, "sqlType": "long"}
+    found = jvm_of(spark).data_type(
+        {"type": "struct", "fields": [field("a", {"type": "array", "elementType": type_, "containsNull": True})]}
+    )
+    assert found.simpleString() == "struct<a:array<bigint>>"
+
+
+def test_vectors_of_spark_stay_vectors(spark: SparkSession, path: str) -> None:
+    from pyspark.ml.linalg import Vectors
+
+    hw.write(spark.createDataFrame([(Vectors.dense(1.0, 2.0),)], ["v"]), path)
+    assert hw.read(spark, path).first()["v"] == Vectors.dense(1.0, 2.0)

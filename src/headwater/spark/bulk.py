@@ -11,7 +11,7 @@ import os
 import tempfile
 from typing import TYPE_CHECKING
 
-from headwater.spark.jvm import JavaObject, jvm_of
+from headwater.spark.jvm import JavaObject, jvm_of, stored_types
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +31,7 @@ def rows(spark: SparkSession, table: pa.Table, schema_json: str) -> JavaObject:
         schema_json: the Spark schema of the table, as JSON.
     """
     session = _private_session(spark)
+    schema_json = stored_types(schema_json)
     chunk_count = 1 + table.nbytes // _MAX_CHUNK_BYTES
     step = -(-table.num_rows // chunk_count) or 1
     result = None

@@ -64,7 +64,7 @@ class ScanColumns:
     @cached_property
     def visible(self) -> StructType:
         """The table's schema as users see it: without the metadata that only readers and writers need."""
-        return _without_internal_metadata(self.table)
+        return without_internal_metadata(self.table)
 
     @cached_property
     def physical(self) -> StructType:
@@ -72,7 +72,7 @@ class ScanColumns:
         mapped = to_physical(readable_types(self.table), self.mode)
         found_by = _names_with_ids(mapped) if self.mode == "id" else drop_field_ids(mapped)
         present = part_in_files(found_by)
-        return _without_internal_metadata(present if isinstance(present, StructType) else StructType(()), "delta.")
+        return without_internal_metadata(present if isinstance(present, StructType) else StructType(()), "delta.")
 
     @cached_property
     def partition_fields(self) -> list[StructField]:
@@ -203,7 +203,9 @@ def _names_with_ids(physical: StructType) -> StructType:
     return transform_fields(physical, change)
 
 
-def _without_internal_metadata(schema: StructType, prefixes: tuple[str, ...] | str = _INTERNAL_METADATA) -> StructType:
+def without_internal_metadata(schema: StructType, prefixes: tuple[str, ...] | str = _INTERNAL_METADATA) -> StructType:
+    """A schema without the column metadata that is for readers and writers, or that Spark itself would act on."""
+
     def change(field: StructField, _path: tuple[str, ...]) -> StructField:
         kept = {
             key: value

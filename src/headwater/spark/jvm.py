@@ -154,6 +154,32 @@ def _members(value: object) -> Sequence[object] | None:
     return None
 
 
+_OWN_CLASSES = frozenset(
+    f"org.apache.spark.{ml}.linalg.{kind}UDT" for ml in ("ml", "mllib") for kind in ("Vector", "Matrix")
+)
+
+
+def stored_types(type_json: str) -> str:
+    """The JSON of a type with user-defined types as what they are stored as, except the few of Spark itself.
+
+    From the JSON the JVM would load and construct whatever class it names, and that a table must not decide.
+
+    >>> stored_types('{"type": "array", "elementType": {"type": "udt", "class": "any.Class", "sqlType": "long"}}')
+    '{"type": "array", "elementType": "long"}'
+    """
+    return json.dumps(_stored(json.loads(type_json))) if '"udt"' in type_json else type_json
+
+
+def _stored(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_stored(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("type") == "udt" and value.get("class") not in _OWN_CLASSES:
+        return _stored(value.get("sqlType"))
+    return {key: item if key == "metadata" else _stored(item) for key, item in value.items()}
+
+
 class Jvm:
     """One gateway's JVM, with the classes that were looked up on it."""
 
@@ -266,7 +292,7 @@ class Jvm:
 
     def data_type(self, json_value: object) -> JavaObject:
         """A Catalyst `DataType` from its JSON value: a name, or the dictionary of a struct, array or map."""
-        text = json.dumps(json_value)
+        text = stored_types(json.dumps(json_value))
         return self.kept(f"type {text}", lambda: self.call("org.apache.spark.sql.types.DataType", "fromJson", text))
 
     def object_type(self, class_name: str) -> JavaObject:

@@ -176,6 +176,14 @@ def test_a_table_cannot_make_spark_import_a_module(tmp_path: Any, monkeypatch: p
     assert "hw_not_to_be_imported" not in sys.modules
 
 
+@pytest.mark.parametrize("python_class", ["pyspark.sql.types.Nothing", "pyspark.nothing.X", "pyspark.ml.linalg.Other"])
+def test_a_table_cannot_make_spark_unpickle_a_class(python_class: str) -> None:
+    properties = {"pyClass": python_class, "serializedClass": "Y29zCnN5c3RlbQooUyd0cnVlJwp0Ui4="}
+    schema = StructType([StructField("a", UserDefinedType(LONG, properties))])
+
+    assert schema.to_spark()["a"].dataType == T.LongType()
+
+
 # --- errors -----------------------------------------------------------------------------------------------
 
 

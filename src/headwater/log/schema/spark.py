@@ -5,8 +5,8 @@ types are changed on the way, because that is how Spark itself keeps them:
 
 - `char(n)` and `varchar(n)` become strings with the declared type in the column metadata, in both directions:
   DataFrames accept nothing else, and other readers of the log know only strings;
-- user-defined types that are not PySpark's own are given to Spark as what they are stored as: to build one,
-  PySpark would import whatever module the table names.
+- user-defined types are given to Spark as what they are stored as, except the few of PySpark itself: to build one,
+  PySpark imports whatever module the table names, and versions before 4.2 unpickle what the table holds.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from headwater.log.schema.types import (
     StructType,
     UserDefinedType,
 )
+
+_OWN_UDTS = frozenset(f"pyspark.{ml}.linalg.{kind}UDT" for ml in ("ml", "mllib") for kind in ("Vector", "Matrix"))
 
 
 def schema_to_spark(schema: StructType) -> Any:
@@ -79,7 +81,7 @@ def _for_spark(schema: StructType) -> StructType:
 def _without_foreign_udts(data_type: DataType) -> DataType:
     match data_type:
         case UserDefinedType(sql_type=sql_type, properties=properties):
-            ours = str(properties.get("pyClass", "")).startswith("pyspark.")
+            ours = properties.get("pyClass") in _OWN_UDTS
             return data_type if ours else _without_foreign_udts(sql_type)
         case ArrayType(element_type=element):
             return replace(data_type, element_type=_without_foreign_udts(element))

@@ -19,6 +19,7 @@ from headwater.log.schema.lookup import resolve
 from headwater.search.filters import index_filter
 from headwater.search.query import all_of, filtered
 from headwater.spark.char_types import has_own_rules
+from headwater.spark.columns import without_internal_metadata
 from headwater.spark.explain import shortened
 from headwater.spark.jvm import exact_key
 from headwater.spark.read_filter import known_part
@@ -111,7 +112,7 @@ class ScanSource:
     @cached_property
     def schema(self) -> StructType:
         """The columns of the table that can be read."""
-        stored = self.config.stored_schema(self.snapshot.schema)
+        stored = without_internal_metadata(self.config.stored_schema(self.snapshot.schema))
         return StructType([StructField(f.name, f.type, True, f.metadata) for f in stored.fields])
 
     @cached_property
