@@ -205,6 +205,7 @@ class DeltaTableBuilder:
         """
         from headwater.spark.expression_checks import check_constraints, check_default, check_generated_columns
         from headwater.spark.session import spark
+        from headwater.spark.table_sql import check_texts, texts_of
 
         if self._location is None:
             raise InvalidCommitError("a table needs a place: say where it shall be, with location(path).")
@@ -216,6 +217,7 @@ class DeltaTableBuilder:
             if DEFAULT_KEY in field.metadata:
                 check_default(session, field, str(field.metadata[DEFAULT_KEY]))
         check_constraints(session, schema, self._properties)
+        check_texts(session, texts_of(schema, self._properties), schema)
         wanted = Wanted(
             schema, self._partition_columns, self._clustering_columns, dict(self._properties), self._comment
         )

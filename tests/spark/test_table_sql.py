@@ -11,6 +11,7 @@ import pytest
 from delta_tables import DeltaTable, field
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import types as T
 
 import headwater as hw
 from headwater.errors import ConstraintViolationError, HeadwaterError, InvalidCommitError, UntrustedExpressionError
@@ -204,6 +205,12 @@ def test_such_texts_cannot_be_added_either(spark: SparkSession, path: str, expre
         builder = hw.DeltaTable.create(spark).location(path + "2").addColumn("id", "BIGINT")
         with pytest.raises(InvalidCommitError, match="generated column g"):
             builder.addColumn("g", "BOOLEAN", generatedAlwaysAs=expression).execute()
+        builder = hw.DeltaTable.create(spark).location(path + "2").addColumn("id", "BIGINT")
+        with pytest.raises(InvalidCommitError, match="CHECK constraint c"):
+            builder.property("delta.constraints.c", expression).execute()
+        builder = hw.DeltaTable.create(spark).location(path + "2").addColumn("id", "BIGINT")
+        with pytest.raises(InvalidCommitError, match="default of column d"):
+            builder.addColumns([T.StructField("d", T.BooleanType(), True, {"CURRENT_DEFAULT": expression})]).execute()
     finally:
         spark.conf.unset(TRUSTED_TABLES)
     with pytest.raises(InvalidCommitError, match="CHECK constraint c"):

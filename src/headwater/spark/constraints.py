@@ -140,7 +140,7 @@ def _named(expression: str) -> frozenset[str] | None:
 
     try:
         tree = parse_one(expression, dialect="spark")
-    except SqlglotError:
+    except (SqlglotError, RecursionError, AttributeError, TypeError, ValueError):
         return None
     return frozenset(part.name.lower() for column in tree.find_all(exp.Column) for part in column.parts[:1])
 

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 from headwater.errors import InvalidCommitError, InvalidUriError, UntrustedExpressionError
+from headwater.log.actions import Protocol
 from headwater.spark.column_values import filled_columns
 from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.constraints import sql_rules
@@ -28,7 +29,7 @@ from headwater.spark.quiet import quiet_analysis
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -118,6 +119,9 @@ _PARSED = frozenset({"UnresolvedAttribute", "UnresolvedExtractValue", "Unresolve
 """What a parsed tree may hold beside expressions."""
 
 
+_WITH_ALL_TEXTS = Protocol(1, 7, None, ("allowColumnDefaults", "checkConstraints", "generatedColumns", "invariants"))
+
+
 @dataclass(frozen=True, slots=True)
 class TableSql:
     """A text in SQL that a table brings along."""
@@ -138,11 +142,16 @@ class TableSql:
         return UntrustedExpressionError(f"{self.title} ({shown}) is not evaluated: {reason}")
 
 
-def texts_of(definition: TableDefinition) -> list[TableSql]:
-    """The texts of a table that a writer evaluates."""
-    schema = definition.schema
-    rules = sql_rules(definition.protocol, definition.metadata.configuration, schema)
-    filled = filled_columns(definition.protocol, schema)
+def texts_of(schema: StructType, properties: Mapping[str, str], protocol: Protocol = _WITH_ALL_TEXTS) -> list[TableSql]:
+    """The texts of a table that a writer evaluates.
+
+    Args:
+        schema: of the table.
+        properties: of the table.
+        protocol: of the table; all texts are in force if it is not known yet.
+    """
+    rules = sql_rules(protocol, properties, schema)
+    filled = filled_columns(protocol, schema)
     return [
         *(TableSql("condition", rule.title, rule.expression) for rule in rules),
         *(TableSql("generated", f"the generated column {name}", text) for name, text in filled.generated.items()),
@@ -162,11 +171,12 @@ def check_table_sql(spark: SparkSession, definition: TableDefinition, uri: str) 
         UntrustedExpressionError: a text is not on the allow-list; the message names what it belongs to.
         InvalidCommitError: Spark does not understand one.
     """
-    texts = texts_of(definition)
+    schema = definition.schema
+    texts = texts_of(schema, definition.metadata.configuration, definition.protocol)
     if not texts or is_trusted(spark, uri):
         return
     try:
-        check_texts(spark, texts, definition.schema)
+        check_texts(spark, texts, schema)
     except UntrustedExpressionError as error:
         raise UntrustedExpressionError(
             f"{uri}: {error} Nothing was written. If you trust everybody who can write to this table, set "
@@ -204,6 +214,8 @@ def check_texts(spark: SparkSession, texts: Sequence[TableSql], schema: StructTy
         UntrustedExpressionError: one is not.
         InvalidCommitError: Spark does not understand one.
     """
+    if not texts:
+        return
     for sql in texts:
         check_size(sql)
     with functions_for_connect() if is_connect(spark) else nullcontext(), quiet_analysis():
@@ -459,7 +471,7 @@ def _check_tree(sql: TableSql, columns: Iterable[str]) -> None:
 
     try:
         tree = parse_one(sql.text, dialect="spark")
-    except (SqlglotError, RecursionError) as error:
+    except (SqlglotError, RecursionError, AttributeError, TypeError, ValueError) as error:
         raise InvalidCommitError(f"{sql.title} ({sql.text}) cannot be read as SQL.") from error
     for node in tree.walk():
         if isinstance(node, exp.Query | exp.Window | exp.Command | exp.Parameter | exp.Placeholder | exp.Star):
