@@ -17,11 +17,22 @@ from query_corpus import ADDRESSES, CHOICES, EPOCH, HOSTS, SCHEMA, Row, corpus_s
 
 from headwater.log import expressions as sql
 from headwater.log.filter_sql import parse_filter
-from headwater.log.schema import FLOAT, LONG, STRING, TIMESTAMP, PrimitiveType
+from headwater.log.schema import (
+    DATE,
+    DOUBLE,
+    FLOAT,
+    LONG,
+    STRING,
+    TIMESTAMP,
+    PrimitiveType,
+    StructField,
+    StructType,
+)
 from headwater.search.evaluate import matches
 from headwater.search.fields import index_config
 from headwater.search.filters import index_filter
 from headwater.search.query import All, Nothing, from_json, to_json
+from headwater.search.query_parser import parse_query
 from headwater.search.searching import row_numbers
 from headwater.search.split import Split
 
@@ -239,3 +250,82 @@ def test_thousands_of_conditions_are_no_deeper_than_one() -> None:
     for _ in range(5_000):
         deep = sql.Not(deep)
     assert index_filter(deep, CONFIG) == (None, False)
+
+
+# --- numbers at the ends of their types ----------------------------------------------------------------------
+
+_TINY, _HUGE = 5e-324, 1.7976931348623157e308
+DOUBLES = [None, math.inf, -math.inf, math.nan, 0.0, -0.0, _TINY, -_TINY, _HUGE, -_HUGE, 1.0, 0.1, 2.0**53, 1e22]
+FLOATS = [
+    None,
+    math.inf,
+    -math.inf,
+    math.nan,
+    0.0,
+    -0.0,
+    2.0**-149,
+    (2 - 2.0**-23) * 2.0**127,
+    1.0,
+    0.10000000149011612,
+]
+LONGS = [None, 2**63 - 1, -(2**63), 2**53, 2**53 + 1, 2**53 - 1, -(2**53) - 1, 0, 1, -1]
+DAYS = [None, date(1, 1, 1), date(9999, 12, 31), date(1970, 1, 1), date(1969, 12, 31), date(1582, 10, 4)]
+EXTREMES = [
+    {"d": d, "f": f, "l": n, "day": day, "s": {"d": d}}
+    for d, f, n, day in zip(DOUBLES, (FLOATS * 2)[:14], (LONGS * 2)[:14], (DAYS * 3)[:14], strict=True)
+]
+EXTREME_LITERALS: list[tuple[str, list[Any]]] = [
+    ("d", [*DOUBLES[1:], 2**53, Decimal("1")]),
+    ("f", [*FLOATS[1:], 0.1, 2**24]),
+    ("l", [*LONGS[1:], math.inf, -math.inf, 1.5, Decimal(2**63), Decimal("0.5"), float(2**53)]),
+    ("day", DAYS[1:]),
+    ("s.d", [math.inf, -math.inf, 0.0, _HUGE]),
+]
+
+
+@pytest.fixture(scope="module")
+def extremes(tmp_path_factory: pytest.TempPathFactory) -> Split:
+    nested = StructType([StructField("d", DOUBLE)])
+    return split_of(
+        tmp_path_factory.mktemp("extremes"), schema_of(d=DOUBLE, f=FLOAT, l=LONG, day=DATE, s=nested), EXTREMES
+    )
+
+
+@pytest.mark.parametrize(("name", "values"), EXTREME_LITERALS)
+def test_numbers_at_the_ends_of_their_types_are_found(extremes: Split, name: str, values: list[Any]) -> None:
+    column = sql.Column(tuple(name.split(".")))
+    conditions: list[sql.Expression] = [
+        sql.Compare(op, column, sql.Literal(value))
+        for value in values
+        for op in ("=", "<>", "<", "<=", ">", ">=", "<=>")
+    ]
+    conditions += [sql.In(column, (sql.Literal(a), sql.Literal(b))) for a in values for b in values]
+    conditions += [sql.Not(condition) for condition in conditions]
+    for condition in conditions:
+        query, exact = index_filter(condition, extremes.config)
+        expected = [n for n, row in enumerate(EXTREMES) if truth(condition, row) is True]
+        found = list(range(len(EXTREMES))) if query is None else row_numbers(extremes, query).to_pylist()
+        assert found == expected if exact else set(found) >= set(expected), condition
+        if query is not None:
+            assert matches(from_json(to_json(query)), extremes.rows(), extremes.config).to_pylist() == [
+                n in found for n in range(len(EXTREMES))
+            ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("d:Infinity", [1]),
+        ("d:-Infinity", [2]),
+        ("d:inf", [1]),
+        ("f:[1 TO Infinity]", [1, 7, 8, 11]),
+        ("d:[-Infinity TO -1e308]", [2, 9]),
+        ("d:{-Infinity TO Infinity}", [4, 5, 6, 7, 8, 9, 10, 11, 12, 13]),
+        ("d: IN [Infinity 1]", [1, 10]),
+        ("NOT d:Infinity", [0, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]),
+    ],
+)
+def test_a_query_may_ask_for_infinity(extremes: Split, text: str, expected: list[int]) -> None:
+    query = parse_query(text, extremes.config)
+    assert row_numbers(extremes, query).to_pylist() == expected
+    assert [n for n, hit in enumerate(matches(query, extremes.rows(), extremes.config).to_pylist()) if hit] == expected

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headwater.log.expressions import Column, Unknown
-from headwater.spark.catalyst import to_expression
+from headwater.log.expressions import Column, Compare, Literal, Or, Unknown
+from headwater.spark.catalyst import from_json, to_expression
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -66,7 +66,7 @@ def translated(frame: DataFrame, sql: str) -> str:
         ("st.a > 3", "st.a > 3"),
         ("st.b.c = 'x'", "st.b.c = 'x'"),
         ("`we.ird` = 1", "`we.ird` = 1"),
-        ("i between 3 and 7", "(i >= 3 AND i <= 7)"),
+        ("i between 3 and 7", "i >= 3 AND i <= 7"),
     ],
 )
 def test_comparisons(frame: DataFrame, sql: str, expected: str) -> None:
@@ -138,3 +138,25 @@ def test_a_timestamp_in_an_hour_that_occurs_twice_is_exact(frame: DataFrame, spa
 def test_a_column_that_is_not_the_tables_is_unknown(frame: DataFrame) -> None:
     found = to_expression(condition(frame.where("i is null")), lambda _path: None)
     assert isinstance(found, Unknown)
+
+
+def test_chains_of_thousands_are_lists_and_deep_nests_are_unknown(frame: DataFrame) -> None:
+    def node(kind: str, children: int, **fields: Any) -> dict[str, Any]:
+        return {"class": f"org.apache.spark.sql.catalyst.expressions.{kind}", "num-children": children, **fields}
+
+    def leaf(value: int) -> list[dict[str, Any]]:
+        column = node("AttributeReference", 0, name="i", dataType="integer")
+        return [node("EqualTo", 2), column, node("Literal", 0, dataType="integer", value=str(value))]
+
+    # Catalyst's chain is as deep as it is long: OR(OR(OR(a, b), c), d)
+    chain = [node("Or", 2)] * 4_999 + [part for n in range(5_000) for part in leaf(n)]
+    found = from_json(chain, lambda: None, Column)
+    assert isinstance(found, Or)
+    assert found.operands == tuple(Compare("=", Column(("i",)), Literal(n)) for n in range(5_000))
+
+    nest = [part for level in range(3_000) for part in [node(("And", "Or")[level % 2], 2), *leaf(level)]] + leaf(0)
+    assert "<nested too deeply>" in str(from_json(nest, lambda: None, Column))
+
+    # And as Spark plans them.
+    many = " OR ".join(f"(i = {n} AND l > {n})" for n in range(600))
+    assert isinstance(to_expression(condition(frame.where(many)), Column), Or)
