@@ -14,6 +14,7 @@ from delta_tables import DeltaTable, field
 
 import headwater as hw
 from headwater.errors import ConstraintViolationError, InvalidCommitError
+from headwater.search_table import SearchTable
 from headwater.spark.python_scan import scan_in_python
 from headwater.spark.read_filter import Selection, Wanted
 
@@ -190,6 +191,16 @@ def test_generated_columns_compare_padded_text(spark: SparkSession, tmp_path: Pa
     hw.write(spark.sql("SELECT 'ab' AS code"), path, "append")
     hw.DeltaTable.forPath(spark, path).update(set={"code": "'ab'"})
     assert hw.read(spark, path).collect() == [("ab   ", True)]
+
+
+def test_a_search_with_a_filter_counts_the_rows_that_a_query_finds(spark: SparkSession, tmp_path: Path) -> None:
+    """The index has text byte by byte, so it must not decide about `char(n)`."""
+    made = SearchTable.create(spark, tmp_path / "t", "id INT, code CHAR(5), message STRING")
+    made.write(spark.sql("SELECT 1 AS id, 'ab' AS code, 'hello' AS message UNION ALL SELECT 2, 'cd', 'hello'"))
+    for condition, rows in (("code = 'ab'", [1]), ("code IN ('ab', 'x')", [1]), ("code <> 'ab'", [2])):
+        assert sorted(row.id for row in made.search("hello", filter=condition).collect()) == rows, condition
+        assert made.count("hello", filter=condition) == len(rows), condition
+        assert sorted(row.id for row in made.toDF().where(condition).collect()) == rows, condition
 
 
 # --- lengths ------------------------------------------------------------------------------------------------

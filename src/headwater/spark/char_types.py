@@ -15,6 +15,7 @@ from headwater.log.schema import ArrayType, MapType, PrimitiveType, StructField,
 from headwater.log.schema.chars import CHAR_VARCHAR_KEY, COLLATIONS_KEY, may_be_padded
 from headwater.log.schema.ddl import parse_type
 from headwater.spark.assignment import spark_type
+from headwater.spark.columns import quoted
 from headwater.spark.functions import functions, functions_for
 from headwater.spark.violations import violation
 
@@ -112,7 +113,7 @@ def padded_rows(frame: DataFrame, schema: StructType) -> DataFrame:
         return frame
     with functions_for(frame):
         sf = functions()
-        columns = [(name, sf.col(_quoted(name))) for name in frame.columns]
+        columns = [(name, sf.col(quoted(name))) for name in frame.columns]
         return frame.select(*(as_read(v, chars[name], padded=True) if name in chars else v for name, v in columns))
 
 
@@ -146,18 +147,14 @@ def _with_own_rules(
     sf = functions()
     columns = []
     for field in schema.fields:
-        value = sf.col(_quoted(field.name))
+        value = sf.col(quoted(field.name))
         columns.append(change(value, field) if field.name in special else value)
-    return frame.select(*columns, *(sf.col(_quoted(name)) for name in also))
+    return frame.select(*columns, *(sf.col(quoted(name)) for name in also))
 
 
 def has_own_rules(field: StructField) -> bool:
     """Whether a column is, or has in it, text that is not compared byte by byte."""
     return may_be_padded([field]) or COLLATIONS_KEY in StructType([field]).to_json()
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _merged(stored: DataType, declared: DataType) -> DataType:
