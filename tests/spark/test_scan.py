@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
@@ -87,19 +88,20 @@ def test_partition_values_are_typed_by_the_log(
 @pytest.mark.parametrize(
     ("text", "value"),
     [
-        ("2024-01-31 12:00:00", datetime.datetime(2024, 1, 31, 12, tzinfo=UTC)),
-        ("2024-01-31 12:00:00.000001", datetime.datetime(2024, 1, 31, 12, 0, 0, 1, tzinfo=UTC)),
+        ("2024-01-31 12:00:00", datetime.datetime(2024, 1, 31, 12)),
+        ("2024-01-31 12:00:00.000001", datetime.datetime(2024, 1, 31, 12, 0, 0, 1)),
         ("2024-01-31T12:00:00.5Z", datetime.datetime(2024, 1, 31, 12, 0, 0, 500_000, tzinfo=UTC)),
         ("1969-12-31T23:59:59.999999Z", datetime.datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)),
     ],
 )
-def test_timestamp_partitions_do_not_depend_on_the_session(
+def test_timestamp_partitions_depend_on_the_session_only_where_they_name_no_zone(
     spark: SparkSession, tmp_path: Path, zone: str, text: str, value: datetime.datetime
 ) -> None:
     table = DeltaTable(tmp_path / "t", field("id", "long"), field("p", "timestamp"), partition_columns=("p",))
     table.append(ids(1), partitionValues={"p": text})
     session = spark.newSession()
     session.conf.set("spark.sql.session.timeZone", zone)
+    value = value if value.tzinfo is not None else value.replace(tzinfo=ZoneInfo(zone))
     (instant,) = read(session, table.path).toArrow().column("p").to_pylist()
     assert instant.astimezone(UTC) == value
     assert read(session, table.path).where(f"p = timestamp'{value.isoformat()}'").count() == 1

@@ -123,7 +123,7 @@ def _directories(files: pa.Table) -> pa.ChunkedArray:
 def _partition_values(
     ctx: LogContext, files: pa.Table, columns: tuple[StructField, ...]
 ) -> dict[str, dict[str, str | None]]:
-    return partition_values_of(_directories(files).unique().to_pylist(), columns, ctx)
+    return partition_values_of(_directories(files).unique().to_pylist(), columns, ctx.uri, ctx.time_zone)
 
 
 def _reader(ctx: LogContext, storage_options: Mapping[str, str] | None) -> FooterReader:
