@@ -227,7 +227,7 @@ def test_files_of_delta_spark_keep_their_rows(
 ) -> None:
     """Columns are found by id, and older files hold narrower types than the table has now."""
     name = f"delta.`{tmp_path / 't'}`"
-    select = "id, cast(id AS int) n, timestamp'2024-02-29 23:59:59.123Z' at, array('a', '') texts, struct(id x) pair"
+    select = "id, int(id) n, timestamp'2024-02-29 23:59:59.123Z' at, array('a', '') texts, named_struct('x', id) pair"
     properties = "'delta.columnMapping.mode' = 'id', 'delta.enableTypeWidening' = 'true'"
     ranges = [f"SELECT {select} FROM range({10 * n + 1}, {10 * n + 4})" for n in range(3)]
     delta_spark.all(
@@ -356,6 +356,16 @@ def test_operations_refuse_a_file_without_ids_where_columns_are_found_by_id(
         configuration={"delta.columnMapping.mode": "id", "delta.columnMapping.maxColumnId": "2"},
     )
     check_refused(spark, tmp_path / "t", tmp_path, r"odd-\d\.parquet")
+    with settings(spark, {"spark.sql.parquet.fieldId.read.ignoreMissing": "true"}):
+        check_refused(spark, tmp_path / "t", tmp_path / "x", r"odd-\d\.parquet", ["read", "OPTIMIZE"])
+
+
+def test_a_file_of_another_table_is_refused_by_name_too(spark: SparkSession, tmp_path: Path) -> None:
+    """Given a shallow clone, whose files are those of its source, when one is odd, then the clone names it."""
+    odd = written({"id": pa.array(ids(0), pa.int64()), "v": pa.array(["1", "2", "3"])})
+    made_table(tmp_path / "a source", [field("id", "long"), field("v", "integer")], {"odd": odd, "odder": odd})
+    hw.DeltaTable.forPath(spark, tmp_path / "a source").clone(str(tmp_path / "clone"), isShallow=True)
+    check_refused(spark, tmp_path / "clone", tmp_path, r"a source/odd(er)?\.parquet", ["read", "OPTIMIZE"])
 
 
 # --- Spark Connect -------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 FIELD_IDS_OPTION = "spark.sql.parquet.fieldId.read.enabled"
 """Spark copies a relation's options into the reader's configuration, so this holds for one scan only."""
+MISSING_IDS_OPTION = "spark.sql.parquet.fieldId.read.ignoreMissing"
 _INTERNAL_METADATA = ("delta.", "parquet.field.")
 _FOR_SPARK = ("CURRENT_DEFAULT", "EXISTS_DEFAULT", "GENERATION_EXPRESSION", "IDENTITY_INFO_", "__", "spark.")
 """What Spark itself acts on in the metadata of a column. It evaluates defaults as SQL, even while it reads, and takes a
@@ -92,7 +93,8 @@ class ScanColumns:
     @property
     def options(self) -> dict[str, str]:
         """Options of the relation that make Spark find columns as the table's mode says."""
-        return {FIELD_IDS_OPTION: "true" if self.mode == "id" else "false"}
+        # A file without ids is refused whatever the session says: all its values would be null.
+        return {FIELD_IDS_OPTION: "true" if self.mode == "id" else "false", MISSING_IDS_OPTION: "false"}
 
     @cached_property
     def _logical_paths(self) -> dict[tuple[str, ...], tuple[str, ...]]:

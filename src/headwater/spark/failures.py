@@ -20,6 +20,8 @@ from headwater.spark.worker_errors import from_traceback
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    import pyarrow as pa
+
 _MISSING_FILE = re.compile(r"reading file (\S.*?)\. File does not exist")
 _UNREAD_FILE = re.compile(
     r"\[FAILED_READ_FILE[.\w]*\] Encountered error while reading file (?P<file>\S.*?)\. (?P<why>.*?)\s*SQLSTATE", re.S
@@ -27,6 +29,7 @@ _UNREAD_FILE = re.compile(
 _LAST_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.*)$", re.MULTILINE)
 _MAX_TABLES = 1_000
 _MAX_ERRORS = 16
+_MAX_DIRECTORIES = 100
 
 
 class DataFileNotFoundError(StorageError):
@@ -52,13 +55,13 @@ class _Scans:
         self._raised: deque[HeadwaterError] = deque(maxlen=_MAX_ERRORS)
         self._installed: set[Callable[[], None]] = set()
 
-    def remember(self, root: str, version: int, install: Callable[[], None]) -> None:
+    def remember(self, root: str, version: int, install: Callable[[], None] | None) -> None:
         with self._lock:
             self._versions[root] = version
             self._versions.move_to_end(root)
             if len(self._versions) > _MAX_TABLES:
                 self._versions.popitem(last=False)
-            if install not in self._installed:
+            if install is not None and install not in self._installed:
                 install()
                 self._installed.add(install)
 
@@ -123,6 +126,23 @@ def remember_scan(root: str, version: int, install: Callable[[], None] | None = 
         install: makes errors of the session come here first, once; by default those of classic PySpark.
     """
     _SCANS.remember(root, version, install or _install)
+
+
+def remember_files(uris: pa.ChunkedArray, root: str, version: int) -> None:
+    """Note the directories of files that a scan reads and that are not below the table, as those of a shallow clone.
+
+    Args:
+        uris: of the files, as Hadoop spells them.
+        root: the table's location, in the same spelling.
+        version: the version that is read.
+    """
+    import pyarrow.compute as pc
+
+    outside = uris.filter(pc.invert(pc.starts_with(uris, root + "/")))
+    if len(outside):
+        parents = pc.unique(pc.replace_substring_regex(outside, "/[^/]*$", ""))
+        for parent in parents.slice(0, _MAX_DIRECTORIES).to_pylist():
+            _SCANS.remember(unquote(parent), version, None)
 
 
 def explain_failure(text: str) -> HeadwaterError | None:

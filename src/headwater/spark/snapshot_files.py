@@ -13,6 +13,7 @@ from headwater.log.snapshot_part import SnapshotPart
 from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, NumbersVectors
 from headwater.spark.explain import shortened
+from headwater.spark.failures import remember_files
 from headwater.spark.file_rows import MODIFIED, PATH, SIZE, file_uris, hadoop_root, partition_values
 from headwater.spark.jvm import exact_key
 from headwater.spark.row_tracking import HIDDEN_COLUMNS as ROW_TRACKING_COLUMNS
@@ -70,6 +71,13 @@ class SnapshotFiles:
     def root(self) -> str:
         """The table's location."""
         return hadoop_root(self.snapshot.uri)
+
+    @cached_property
+    def _root_uri(self) -> str:
+        """The table's location, spelled as the URIs of its files."""
+        import pyarrow as pa
+
+        return str(file_uris(pa.chunked_array([["f"]]), self.snapshot.uri)[0].as_py()).removesuffix("/f")
 
     @cached_property
     def partition_fields(self) -> list[dict[str, Any]]:
@@ -140,6 +148,7 @@ class SnapshotFiles:
         if isinstance(self.snapshot, NumberedPart):
             found[FILE_COLUMN] = self.snapshot.numbers_of(files.column("path"))
         found[PATH] = file_uris(files.column("path"), self.snapshot.uri)
+        remember_files(found[PATH], self._root_uri, self.snapshot.version)
         found[SIZE] = files.column("size")
         found[MODIFIED] = files.column("modificationTime")
         return pa.table(found)

@@ -138,8 +138,11 @@ def _typed(type_: DataType, footer: pq.FileMetaData, columns: Iterator[int]) -> 
     column = footer.schema.column(next(columns))
     if column.physical_type == "INT96":
         return TIMESTAMP
-    if _logical(column).get("timeUnit") == "nanoseconds":
+    logical = _logical(column)
+    if logical.get("timeUnit") == "nanoseconds":
         raise SchemaError(f"column {column.path} counts nanoseconds, and Delta's timestamps count microseconds")
+    if logical.get("Type") == "Float16":
+        raise SchemaError(f"column {column.path} holds numbers of 16 bits, which Spark does not read")
     return type_
 
 
