@@ -151,7 +151,7 @@ def search_index(
     """
     from headwater.alterations.search_index import set_search_index
     from headwater.search.delta_definition import define, required_definition
-    from headwater.spark.python_scan import takes_unmarked_for_old
+    from headwater.spark.python_scan import reader_settings
     from headwater.spark.search.delta_build import build_splits
     from headwater.spark.search.delta_files import DeltaFiles
     from headwater.tables import open_log
@@ -165,5 +165,5 @@ def search_index(
     snapshot = open_log(path, storage_options=options)
     if columns is not None:
         snapshot = set_search_index(snapshot, define(snapshot, columns, tokenizers))
-    is_old = takes_unmarked_for_old(session)
-    return build_splits(session, DeltaFiles(snapshot, required_definition(snapshot), options, is_old))
+    settings = reader_settings(session)
+    return build_splits(session, DeltaFiles(snapshot, required_definition(snapshot), options, settings))

@@ -13,7 +13,7 @@ import pytest
 from headwater.log.parquet import ParquetObject
 from headwater.log.schema import StructField, StructType
 from headwater.log.schema.ddl import parse_type
-from headwater.spark.arrow_rows import UnreadableInPythonError, conform, find_columns, written_in_old_calendar
+from headwater.spark.arrow_rows import ReaderSettings, UnreadableInPythonError, conform, find_columns
 from headwater.storage import open_store
 
 if TYPE_CHECKING:
@@ -188,12 +188,29 @@ def test_columns_that_cannot_be_told_apart_are_refused(mode: Any, held: list[pa.
         find_columns([inner], pa.schema([with_id("s" if mode == "none" else "col-2", 2, pa.struct(held))]), mode)
 
 
+def footer(notes: dict[str, str] | None = None, **options: Any) -> pq.FileMetaData:
+    sink = pa.BufferOutputStream()
+    schema = pa.schema([("at", pa.timestamp("us"))], metadata=notes)
+    pq.write_table(pa.Table.from_pylist([{"at": AT}], schema), sink, **options)
+    return pq.read_metadata(pa.BufferReader(sink.getvalue()))
+
+
 def test_files_that_do_not_say_who_wrote_them_are_taken_as_the_session_says() -> None:
-    marked = {b"org.apache.spark.version": b"4.0.1"}
-    assert [written_in_old_calendar(None, unmarked=flag) for flag in (False, True)] == [False, True]
-    assert [written_in_old_calendar(marked, unmarked=flag) for flag in (False, True)] == [False, False]
-    assert written_in_old_calendar({b"org.apache.spark.version": b"2.4.8"})
-    assert written_in_old_calendar(marked | {b"org.apache.spark.legacyDateTime": b""})
+    marked = {"org.apache.spark.version": "4.0.1"}
+    for said in (False, True):
+        settings = ReaderSettings(unmarked_is_old=said)
+        assert settings.may_be_old(footer()) is said
+        assert not settings.may_be_old(footer(marked))
+        assert settings.may_be_old(footer({"org.apache.spark.version": "2.4.8"}))
+        assert settings.may_be_old(footer(marked | {"org.apache.spark.legacyDateTime": ""}))
+
+
+def test_the_oldest_timestamps_are_left_to_spark_where_the_session_moves_them() -> None:
+    oldest = footer(use_deprecated_int96_timestamps=True)
+    ReaderSettings().check(oldest)
+    ReaderSettings(shifts_int96=True).check(footer())
+    with pytest.raises(UnreadableInPythonError, match="another time zone"):
+        ReaderSettings(shifts_int96=True).check(oldest)
 
 
 ARROW_ONLY: dict[str, tuple[pa.Array, pa.DataType]] = {

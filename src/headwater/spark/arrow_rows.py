@@ -9,6 +9,7 @@ rewrites files has the rows of a scan, or fails as a scan does.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -36,6 +37,8 @@ from headwater.spark.columns import part_in_files
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
+    import pyarrow.parquet as pq
+
 _FIELD_ID = b"PARQUET:field_id"
 _SPARK_VERSION = b"org.apache.spark.version"
 _LEGACY_KEYS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
@@ -46,6 +49,7 @@ _VARIANT = pa.struct(
 _GREGORIAN = {
     pa.date32(): pa.scalar(-141_427, pa.int32()).cast(pa.date32()),
     pa.timestamp("us", "UTC"): pa.scalar(-2_208_988_800_000_000, pa.int64()).cast(pa.timestamp("us", "UTC")),
+    pa.timestamp("us"): pa.scalar(-2_208_988_800_000_000, pa.int64()).cast(pa.timestamp("us")),
 }
 """From 1582-10-15 on dates, and from 1900 on timestamps, are the same in the old calendar (and its old time zones)."""
 _SMALL_INTEGERS = (pa.int8(), pa.int16(), pa.int32())
@@ -238,17 +242,32 @@ def _with_elements(array: pa.Array, target: pa.DataType, elements: pa.Array) -> 
     return pa.Array.from_buffers(target, len(array), [validity, offsets], array.null_count, array.offset, [elements])
 
 
-def written_in_old_calendar(metadata: dict[bytes, bytes] | None, *, unmarked: bool = False) -> bool:
-    """Whether a Spark that still counted by the old calendar may have written a file.
+@dataclass(frozen=True)
+class ReaderSettings:
+    """What settings of the session say of files whose writers did not say it themselves."""
 
-    Args:
-        metadata: the key-value metadata of the file's footer.
-        unmarked: whether that is to be assumed of files that do not say which Spark wrote them.
-    """
-    noted = metadata or {}
-    if any(key in noted for key in _LEGACY_KEYS):
-        return True
-    return _is_old_spark(noted[_SPARK_VERSION]) if _SPARK_VERSION in noted else unmarked
+    unmarked_is_old: bool = False
+    """Whether files that do not say which Spark wrote them may have dates of the old calendar."""
+    shifts_int96: bool = False
+    """Whether Spark moves timestamps of the oldest form, if others wrote them, from one time zone to another."""
+
+    def may_be_old(self, footer: pq.FileMetaData) -> bool:
+        """Whether a Spark that still counted by the old calendar may have written a file."""
+        noted = footer.metadata or {}
+        if any(key in noted for key in _LEGACY_KEYS):
+            return True
+        return _is_old_spark(noted[_SPARK_VERSION]) if _SPARK_VERSION in noted else self.unmarked_is_old
+
+    def check(self, footer: pq.FileMetaData) -> None:
+        """Raise if the settings make Spark read other values than Arrow.
+
+        Raises:
+            UnreadableInPythonError: they do.
+        """
+        if self.shifts_int96:
+            schema = footer.schema
+            if any(schema.column(place).physical_type == "INT96" for place in range(footer.num_columns)):
+                raise UnreadableInPythonError("it has timestamps that the session's settings move to another time zone")
 
 
 @lru_cache

@@ -18,7 +18,7 @@ from headwater.spark.explain import summary_of
 from headwater.spark.failures import remember_scan
 from headwater.spark.functions import is_connect
 from headwater.spark.python_reader import ReadPlan
-from headwater.spark.python_scan import ROAD, read_in_python, takes_unmarked_for_old
+from headwater.spark.python_scan import ROAD, read_in_python, reader_settings
 from headwater.spark.splits import ONLY_COLUMN
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def changes_in_python(
         table = [replace(field, nullable=True) for field in changes.columns.visible.fields]
         shown = StructType([*table, *CHANGE_FIELDS])
         summary = summary_of(changes, changes.rows, ROAD)
-        plan = replace(_plan(changes, storage_options), unmarked_is_old=takes_unmarked_for_old(spark))
+        plan = replace(_plan(changes, storage_options), settings=reader_settings(spark))
         frames.append(read_in_python(spark, plan, shown, _rows(changes), summary))
     return reduce(lambda one, other: one.union(other), frames)
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from headwater.errors import CorruptLogError
 from headwater.log.schema import StructType
-from headwater.spark.arrow_rows import UnreadableInPythonError, find_columns, written_in_old_calendar
+from headwater.spark.arrow_rows import ReaderSettings, UnreadableInPythonError, find_columns
 from headwater.spark.changed_statistics import joined_statistics
 from headwater.spark.data_files import DataFiles
 from headwater.spark.file_places import open_places
@@ -122,7 +122,7 @@ class ColumnWriter:
         plans: from `plans_of_columns`: the columns in which they may differ.
         mode: how the table maps its columns.
         task: the number of the task.
-        unmarked_is_old: whether files that do not say which Spark wrote them may have dates of the old calendar.
+        settings: of the session that reads.
     """
 
     def __init__(
@@ -131,14 +131,13 @@ class ColumnWriter:
         plans: Sequence[FilePlan],
         mode: MappingMode,
         task: int,
-        *,
-        unmarked_is_old: bool = False,
+        settings: ReaderSettings | None = None,
     ) -> None:
         self._plan = plan
         self._plans = plans
         self._mode = mode
         self._task = task
-        self._unmarked_is_old = unmarked_is_old
+        self._settings = settings or ReaderSettings()
         self._files = DataFiles(self._plan.uri, self._plan.storage_options)
         self._places = open_places(self._plan.uri, self._plan.storage_options)
         self._written: list[str] = []
@@ -166,7 +165,8 @@ class ColumnWriter:
 
     def _changed(self, old: OldFile, path: str, rows: Positions, values: pa.RecordBatch) -> ChangedFile | None:
         file = self._files.open(old.uri, old.size_bytes)
-        if written_in_old_calendar(file.metadata.metadata, unmarked=self._unmarked_is_old):
+        self._settings.check(file.metadata)
+        if self._settings.may_be_old(file.metadata):
             raise UnreadableInPythonError("it may have dates in the old calendar, which new ones cannot join")
         # All columns, also those that are taken over as bytes: a file that a scan refuses is not rewritten.
         sources = find_columns(self._plan.schema.fields, file.schema, self._mode)

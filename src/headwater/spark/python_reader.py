@@ -17,12 +17,12 @@ from headwater.log.deletion_vectors import to_bitmap
 from headwater.log.numbered_part import FILE_COLUMN, ROW_COLUMN
 from headwater.log.schema import LONG, StructField, StructType
 from headwater.spark.arrow_rows import (
+    ReaderSettings,
     UnreadableInPythonError,
     conform,
     find_columns,
     output_schema,
     refuse_old_dates,
-    written_in_old_calendar,
 )
 from headwater.spark.data_files import DataFiles
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, VectorReader, descriptor
@@ -59,9 +59,8 @@ class ReadPlan:
     """Columns that have the same name in files, whatever the mode: those that are not the table's own."""
     located: bool = False
     """Whether rows show the number of their file (a column of the splits) and their position in it."""
-    unmarked_is_old: bool = False
-    """Whether files that do not say which Spark wrote them may have dates of the old calendar, as the session has it
-    (`headwater.spark.python_scan.takes_unmarked_for_old`)."""
+    settings: ReaderSettings = dataclasses.field(default_factory=ReaderSettings)
+    """Of the session that reads (`headwater.spark.python_scan.reader_settings`)."""
 
 
 _BATCH_BYTES = 16 * 2**20
@@ -153,6 +152,7 @@ class _Reader:
         return None if vector is None else to_bitmap(self._vectors.read([vector])[0])
 
     def _rows(self, split: Split, file: ParquetObject, counted: Counted) -> Iterator[pa.RecordBatch]:
+        self._plan.settings.check(file.metadata)
         sources = self._sources(file.schema)
         first_row = 0
         for group in range(file.num_row_groups):
@@ -192,7 +192,7 @@ class _Reader:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one row group."""
         end = first_row + file.metadata.row_group(group).num_rows
-        is_old = written_in_old_calendar(file.metadata.metadata, unmarked=self._plan.unmarked_is_old)
+        is_old = self._plan.settings.may_be_old(file.metadata)
         for batch in _batches(file, group, sources.names):
             count = batch.num_rows
             batch, positions = counted.of(batch, first_row, located=self._counts_rows)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from headwater.log.columns import int64s
 from headwater.log.numbered_part import NumberedPart
 from headwater.log.schema import LONG, StructField, StructType
-from headwater.spark.arrow_rows import UnreadableInPythonError
+from headwater.spark.arrow_rows import ReaderSettings, UnreadableInPythonError
 from headwater.spark.columns import ScanColumns
 from headwater.spark.connect_failures import remember_connect_scan
 from headwater.spark.data_files import check_places
@@ -49,6 +49,7 @@ _LOCAL_OPEN_BYTES = 128 * 2**10
 
 _REBASE_MODES = ("spark.sql.parquet.datetimeRebaseModeInRead", "spark.sql.parquet.int96RebaseModeInRead")
 _NEW_CALENDAR = "CORRECTED"
+_SHIFT_INT96 = "spark.sql.parquet.int96TimestampConversion"
 
 
 def scan_in_python(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> DataFrame:
@@ -87,13 +88,16 @@ def planned_read(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> tup
     rows = files.rows(wanted.selection.pruning(spark, snapshot.schema))
     check_places(snapshot.uri, wanted.storage_options, rows.column("path"))
     (remember_connect_scan if is_connect(spark) else remember_scan)(files.root, snapshot.version)
-    plan = replace(_plan(table, snapshot, wanted, materialized), unmarked_is_old=takes_unmarked_for_old(spark))
+    plan = replace(_plan(table, snapshot, wanted, materialized), settings=reader_settings(spark))
     return plan, files, rows
 
 
-def takes_unmarked_for_old(spark: SparkSession) -> bool:
-    """Whether Spark takes files that do not say who wrote them for ones with dates of the old calendar, or may."""
-    return any(spark.conf.get(name, _NEW_CALENDAR) != _NEW_CALENDAR for name in _REBASE_MODES)
+def reader_settings(spark: SparkSession) -> ReaderSettings:
+    """What the session says of files of other writers."""
+    return ReaderSettings(
+        unmarked_is_old=any(spark.conf.get(name, _NEW_CALENDAR) != _NEW_CALENDAR for name in _REBASE_MODES),
+        shifts_int96=str(spark.conf.get(_SHIFT_INT96, "false")).lower() == "true",
+    )
 
 
 def read_in_python(

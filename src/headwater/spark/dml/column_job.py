@@ -27,7 +27,7 @@ from headwater.spark.data_writer import file_plan, write_results_noted
 from headwater.spark.dml.column_task import COLUMN_RESULT_SCHEMA, ColumnTask
 from headwater.spark.dml.row_packs import ABOUT_FILES, NEW_ROWS, PACKS_SCHEMA, READ_ROWS, Dealer, Sum, gathered, pack
 from headwater.spark.functions import functions
-from headwater.spark.python_scan import takes_unmarked_for_old
+from headwater.spark.python_scan import reader_settings
 from headwater.spark.task_writer import task_number
 from headwater.spark.violations import explained_violations
 from headwater.spark.workers import core_count, in_workers, thrifty_memory, unweighed
@@ -153,11 +153,11 @@ class ColumnJob:
         definition, plan = self.target.definition, self._plan
         mode = mapping_mode(definition.protocol, definition.metadata)
         plans = plans_of_columns(plan, self.columns)
-        is_old = takes_unmarked_for_old(self.target.spark)
+        settings = reader_settings(self.target.spark)
 
         def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with thrifty_memory():
-                yield from ColumnTask(plan, plans, mode, unmarked_is_old=is_old).results(batches)
+                yield from ColumnTask(plan, plans, mode, settings).results(batches)
 
         packs = packs.union(self._descriptions()) if self.numbers else packs
         job = in_workers(self._by_task(packs), write, COLUMN_RESULT_SCHEMA)

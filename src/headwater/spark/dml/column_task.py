@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from headwater.log.schema import MappingMode
+    from headwater.spark.arrow_rows import ReaderSettings
     from headwater.spark.column_files import ChangedFile
     from headwater.spark.file_plan import FilePlan
     from headwater.spark.task_writer import WrittenFile
@@ -48,13 +49,11 @@ class ColumnTask:
         plan: how files with all columns are.
         plans: the columns that may get other values (`headwater.spark.column_files.plans_of_columns`).
         mode: how the table maps its columns.
-        unmarked_is_old: whether files that do not say which Spark wrote them may have dates of the old calendar.
+        settings: of the session that reads.
     """
 
-    def __init__(
-        self, plan: FilePlan, plans: Sequence[FilePlan], mode: MappingMode, *, unmarked_is_old: bool = False
-    ) -> None:
-        self._columns = ColumnWriter(plan, plans, mode, task_number(), unmarked_is_old=unmarked_is_old)
+    def __init__(self, plan: FilePlan, plans: Sequence[FilePlan], mode: MappingMode, settings: ReaderSettings) -> None:
+        self._columns = ColumnWriter(plan, plans, mode, task_number(), settings)
         self._rows = TaskWriter(plan, task_number())
         self._known: dict[int, OldFile] = {}
         self._changed: dict[int, tuple[int, ChangedFile | None]] = {}

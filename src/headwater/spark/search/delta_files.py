@@ -15,6 +15,7 @@ import pyarrow as pa
 from headwater.log.schema.lookup import hidden
 from headwater.search.delta_definition import bind
 from headwater.search.delta_index import coverage, existing_splits, with_splits
+from headwater.spark.arrow_rows import ReaderSettings
 from headwater.spark.columns import ScanColumns
 from headwater.spark.deletion_vectors import VECTOR_COLUMN
 from headwater.spark.file_rows import END, PATH, SIZE, START, file_uris, partition_values
@@ -43,8 +44,8 @@ class DeltaFiles:
     snapshot: Snapshot
     definition: SearchDefinition
     storage_options: Mapping[str, str] | None = field(default=None, repr=False)
-    unmarked_is_old: bool = False
-    """As `headwater.spark.python_reader.ReadPlan` has it."""
+    settings: ReaderSettings = field(default_factory=ReaderSettings)
+    """Of the session that reads."""
 
     @cached_property
     def bound(self) -> BoundIndex:
@@ -117,7 +118,7 @@ class DeltaFiles:
             mode=self.snapshot.mapping_mode,
             partition_columns={name: _PARTITION_PREFIX + key for name, key in partitions.items()},
             located=located,
-            unmarked_is_old=self.unmarked_is_old,
+            settings=self.settings,
         )
 
 

@@ -22,7 +22,7 @@ from headwater.spark.explain import ScanSummary
 from headwater.spark.failures import remember_scan
 from headwater.spark.functions import functions, functions_for, is_connect
 from headwater.spark.marked_plans import mark, remember
-from headwater.spark.python_scan import takes_unmarked_for_old
+from headwater.spark.python_scan import reader_settings
 from headwater.spark.read_filter import prunable
 from headwater.spark.search.delta_files import DeltaFiles
 from headwater.spark.search.delta_reader import DeltaReader
@@ -64,7 +64,7 @@ def open_files(
     if target.version is not None or target.timestamp is not None:
         snapshot = open_snapshot(ctx, version=target.version, timestamp=target.timestamp)
     # The newest definition, for any version: what it says of a data file is true whenever the file was live.
-    return DeltaFiles(snapshot, required_definition(newest), storage_options, takes_unmarked_for_old(spark))
+    return DeltaFiles(snapshot, required_definition(newest), storage_options, reader_settings(spark))
 
 
 def search_delta(
