@@ -57,12 +57,14 @@ def test_columns_are_found_by_their_physical_names(
     assert rows() == {2: "B", 3: "c", 4: "d", 5: "e"}
 
 
-def test_who_changes_the_table_tells_readers_too(spark: SparkSession, tmp_path: Path) -> None:
-    """Then those find the columns that go by the readers' list alone."""
-    table = table_under(tmp_path / "t", PROTOCOLS[0], *MAPPED, configuration=BY_NAME)
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda p: f"{p['minReaderVersion']}-{p['minWriterVersion']}")
+def test_who_changes_the_table_tells_readers_too(spark: SparkSession, tmp_path: Path, protocol: dict[str, Any]) -> None:
+    """Then those find the columns that go by the reader version and the readers' list alone."""
+    table = table_under(tmp_path / "t", protocol, *MAPPED, configuration=BY_NAME)
     table.append(pa.table({"col-1": [1], "col-2": ["a"]}))
     hw.DeltaTable.forPath(spark, table.path).renameColumn("name", "title")
-    assert hw.open_log(table.path).protocol.reader_features == ("columnMapping",)
+    after = hw.open_log(table.path).protocol
+    assert after.min_reader_version == 2 or after.reader_features == ("columnMapping",)
     assert hw.read(spark, table.path).collect() == [(1, "a")]
 
 

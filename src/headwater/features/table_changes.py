@@ -164,6 +164,7 @@ def changed_table(
     configuration |= _hidden_columns(configuration, new_id)
     # What the old protocol did not support has no effect, and stays so.
     ignored = demanded_features(metadata_before.configuration, before) - supported_features(protocol)
+    ignored -= set() if old_mode == "none" else {"columnMapping"}
     wanted = (demanded_features(configuration, after) - ignored) | ({clustering.FEATURE} if cluster_by else set())
     new_protocol = _with_wishes(with_features(protocol, sorted(wanted)), wishes)
     metadata = _with_schema(msgspec.structs.replace(metadata_after, configuration=configuration), after)

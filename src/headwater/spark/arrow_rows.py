@@ -35,9 +35,11 @@ from headwater.log.schema.arrow import type_to_arrow
 from headwater.spark.columns import part_in_files
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable
 
     import pyarrow.parquet as pq
+
+    _Held = dict[bytes | str, list[pa.Field]]
 
 _FIELD_ID = b"PARQUET:field_id"
 _SPARK_VERSION = b"org.apache.spark.version"
@@ -89,15 +91,15 @@ def find_columns(
     Raises:
         UnreadableInPythonError: columns cannot be told apart, or one has a type that contradicts the table's.
     """
-    held = list(schema)
+    held = {each: _by_key(schema, each) for each in (mode, "none")}
     found: dict[str, pa.Field | None] = {}
     for field in fields:
         own_mode: MappingMode = "none" if field.name in unmapped else mode
-        if own_mode == "id" and not has_field_ids(held):
+        if own_mode == "id" and not has_field_ids(schema):
             raise UnreadableInPythonError(
                 "it has no field ids, and the table maps its columns by id: nobody can tell them"
             )
-        source = _find_column(field, held, own_mode)
+        source = _find_column(field, held[own_mode], own_mode)
         if source is not None:
             _check_type(source.type, field.type, own_mode, field.name)
         found[field.name] = source
@@ -117,16 +119,24 @@ def _inner_fields(type_: pa.DataType) -> list[pa.Field]:
     return [type_.value_field] if pa.types.is_list(type_) else []
 
 
-def _find_column(field: StructField, held: Sequence[pa.Field], mode: MappingMode) -> pa.Field | None:
-    """The column that holds one of the table. Names that differ only in case are the same, as for Spark by default."""
+def _by_key(held: Iterable[pa.Field], mode: MappingMode) -> _Held:
+    """Columns of a file by what tells them apart: their ids, or their names, where case does not count as in Spark."""
+    found: _Held = {}
+    for field in held:
+        key = (field.metadata or {}).get(_FIELD_ID) if mode == "id" else field.name.lower()
+        if key is not None:
+            found.setdefault(key, []).append(field)
+    return found
+
+
+def _find_column(field: StructField, held: _Held, mode: MappingMode) -> pa.Field | None:
+    """The column that holds one of the table."""
     if part_in_files(field.type) is None:
         return None
     if mode == "id":
-        wanted = str(column_id(field)).encode()
-        found = [f for f in held if (f.metadata or {}).get(_FIELD_ID) == wanted]
+        found = held.get(str(column_id(field)).encode(), [])
     else:
-        name = (physical_name(field) if mode == "name" else field.name).lower()
-        found = [f for f in held if f.name.lower() == name]
+        found = held.get((physical_name(field) if mode == "name" else field.name).lower(), [])
     if len(found) > 1:
         raise UnreadableInPythonError(
             f"it has {len(found)} columns that may be {field.name}: {', '.join(f.name for f in found)}"
@@ -144,8 +154,9 @@ def _check_type(held: pa.DataType, type_: DataType, mode: MappingMode, name: str
         case UserDefinedType(sql_type=stored):
             return _check_type(held, stored, mode, name)
         case StructType(fields=fields) if pa.types.is_struct(held):
+            inner = _by_key(held.fields, mode)
             for field in fields:
-                source = _find_column(field, held.fields, mode)
+                source = _find_column(field, inner, mode)
                 if source is not None:
                     _check_type(source.type, field.type, mode, f"{name}.{field.name}")
             return None
@@ -213,14 +224,16 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _conform_struct(array: pa.Array, type_: StructType, mode: MappingMode) -> pa.Array:
-    held = list(array.type.fields)
+    inner = list(array.type.fields)
+    held = _by_key(inner, mode)
     children = []
     for field in type_.fields:
         source = _find_column(field, held, mode)
         if source is None:
             children.append(pa.nulls(len(array), row_type(field.type)))
         else:
-            children.append(conform(array.field(held.index(source)), field.type, mode))
+            place = next(place for place, one in enumerate(inner) if one is source)
+            children.append(conform(array.field(place), field.type, mode))
     fields = list(row_type(type_).fields)
     return pa.StructArray.from_arrays(children, fields=fields, mask=array.is_null())
 

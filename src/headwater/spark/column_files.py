@@ -142,6 +142,7 @@ class ColumnWriter:
         self._places = open_places(self._plan.uri, self._plan.storage_options)
         self._written: list[str] = []
         self._differing: set[str] = set()
+        self._last_sources: tuple[pa.Schema, dict[str, pa.Field | None]] | None = None
 
     def write(self, old: OldFile, rows: Positions, values: pa.RecordBatch) -> ChangedFile | None:
         """Write a file with new values in some rows; None if these rows have the values already.
@@ -163,13 +164,19 @@ class ColumnWriter:
         except (UnreadableInPythonError, CorruptLogError) as error:
             raise UnreadableInPythonError(f"while reading file {old.uri}: {error}") from error
 
+    def _sources_in(self, schema: pa.Schema) -> dict[str, pa.Field | None]:
+        """Where a file has the table's columns; most files of a table are alike."""
+        if self._last_sources is None or not schema.equals(self._last_sources[0], check_metadata=True):
+            self._last_sources = schema, find_columns(self._plan.schema.fields, schema, self._mode)
+        return self._last_sources[1]
+
     def _changed(self, old: OldFile, path: str, rows: Positions, values: pa.RecordBatch) -> ChangedFile | None:
         file = self._files.open(old.uri, old.size_bytes)
         self._settings.check(file.metadata)
         if self._settings.may_be_old(file.metadata):
             raise UnreadableInPythonError("it may have dates in the old calendar, which new ones cannot join")
         # All columns, also those that are taken over as bytes: a file that a scan refuses is not rewritten.
-        sources = find_columns(self._plan.schema.fields, file.schema, self._mode)
+        sources = self._sources_in(file.schema)
         with ExitStack() as stack:
             changed = {
                 plan.file_schema.names[0]: column
