@@ -18,7 +18,7 @@ from headwater.log.checkpoint_writer import write_checkpoint
 from headwater.log.expressions import Column, Compare, Literal
 from headwater.log.opening import open_snapshot
 from headwater.log.schema import LONG, StructField, StructType
-from headwater.log.schema.lookup import check_not_hidden, hidden
+from headwater.log.schema.lookup import check_characters, hidden
 
 NAMES = [
     *("a.b", ".a", "[0]", "..", "a`b", "a'b", 'a"b', "a\\b", "%41", "a/b", "*", "\x01", "a\nb", "\N{GRINNING FACE}"),
@@ -88,6 +88,6 @@ def test_rows_are_told_apart_and_put_in_order_by_columns_of_any_name(
 
 
 def test_a_hidden_name_is_one_that_no_table_may_have() -> None:
-    check_not_hidden(["a", "__headwater_row"], "the table")
+    check_characters(["a", "__headwater_row"], "the table")
     with pytest.raises(SchemaError, match="the table has a column"):
-        check_not_hidden(["a", hidden("row")], "the table")
+        check_characters(["a", hidden("row")], "the table")

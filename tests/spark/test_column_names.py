@@ -300,6 +300,9 @@ def test_names_of_hidden_columns_are_refused(spark: SparkSession, tmp_path: Path
         table.alias("t").merge(frame.alias("s"), "t.id = s.id").whenMatchedUpdate(set={"id": "5"}).execute()
     with pytest.raises(SchemaError, match="U\\+FDD0"):
         table.addColumns({HIDDEN: "int"})
+    for name in ("a\0b", "s struct<`a\0b`: int>"):
+        with pytest.raises(SchemaError, match="NUL"):
+            hw.write(spark.createDataFrame([], name if " " in name else f"`{name}` int"), path + name[:1])
 
     log = Path(path, "_delta_log", f"{0:020}.json")  # another writer may not be so careful
     log.write_text(log.read_text().replace('\\"name\\":\\"id\\"', f'\\"name\\":\\"{HIDDEN}\\"'))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import SchemaError
 from headwater.features.schema_walk import fields_by_path
-from headwater.log.schema.lookup import check_not_hidden, dotted
+from headwater.log.schema.lookup import check_characters, dotted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,11 +54,11 @@ def check_names(schema: StructType, *, mapped: bool) -> None:
 
     Raises:
         SchemaError: two columns differ only in case, or, without column mapping, a name has forbidden characters, or a
-            name is one of our hidden columns'.
+            name has one that no column may have.
     """
-    check_not_hidden(schema.names, "the schema")
     seen: dict[tuple[str, ...], tuple[str, ...]] = {}
     for path, field in fields_by_path(schema):
+        check_characters((field.name,), "the schema")
         folded = tuple(map(_folded, path))
         if folded in seen:
             raise SchemaError(f"the columns {dotted(seen[folded])} and {dotted(path)} have the same name.")

@@ -37,6 +37,7 @@ from headwater.log.schema import (
     UserDefinedType,
     is_string,
 )
+from headwater.log.schema.lookup import check_characters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -294,6 +295,7 @@ def _unknown_field(name: str, known: Sequence[Any]) -> str:
 
 
 def check_column_name(name: str) -> None:
-    """Refuse the names that the index needs for itself."""
+    """Refuse the names that the index needs for itself, and those that no column may have."""
+    check_characters((name,), "the table")
     if name.startswith(RESERVED_PREFIX):
         raise SearchConfigError(f"column {name!r}: names that start with {RESERVED_PREFIX!r} are the index's own")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from headwater.features.schema_walk import fields_by_path
 from headwater.log.expressions import Column as TableColumn
 from headwater.log.schema import (
     VOID,
@@ -27,7 +28,7 @@ from headwater.log.schema import (
     to_physical,
     transform_fields,
 )
-from headwater.log.schema.lookup import check_not_hidden
+from headwater.log.schema.lookup import check_characters
 from headwater.log.schema.mapping import PARQUET_FIELD_ID_KEY, PHYSICAL_NAME_KEY
 from headwater.spark.functions import functions
 from headwater.spark.widening import readable_types
@@ -59,8 +60,8 @@ class ScanColumns:
     """By logical name."""
 
     def __post_init__(self) -> None:
-        for field in self.table.fields:
-            check_not_hidden((field.name, str(field.metadata.get(PHYSICAL_NAME_KEY, ""))), "the table")
+        for _, field in fields_by_path(self.table):
+            check_characters((field.name, str(field.metadata.get(PHYSICAL_NAME_KEY, ""))), "the table")
 
     @cached_property
     def visible(self) -> StructType:

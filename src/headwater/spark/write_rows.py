@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from headwater.errors import ConstraintViolationError, InvalidCommitError
 from headwater.log.schema import VOID, StructType
-from headwater.log.schema.lookup import check_not_hidden
+from headwater.log.schema.lookup import check_characters
 from headwater.spark.char_types import as_compared, as_written, declared_type
 from headwater.spark.column_values import as_partition_value, computed, filled_columns, generation_check
 from headwater.spark.columns import quoted
@@ -70,14 +70,14 @@ def table_rows(
 
     Raises:
         SchemaMismatchError: the columns or types do not fit.
-        SchemaError: a column has a name that is reserved for hidden columns.
+        SchemaError: a column has a name that no column may have.
         ConstraintViolationError: values are given that the table must generate itself.
         InvalidCommitError: Spark does not understand an expression in the definition of the table.
         UntrustedExpressionError: such an expression does more than to compute a value from the row.
     """
     check_table_sql(df.sparkSession, definition, uri)
     schema = definition.schema
-    check_not_hidden(schema.names, uri)
+    check_characters(schema.names, uri)
     filled = filled_columns(definition.protocol, schema)
     check_fits(data, schema, filled.names, uri)
     given = by_folded_name(data)

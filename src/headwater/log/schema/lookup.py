@@ -26,27 +26,32 @@ _HIDDEN_MARK = "\ufdd0"
 def hidden(name: str) -> str:
     """The name of a column that Headwater adds to the rows of a table for its own use.
 
-    No column of a table has such a name, for `check_not_hidden` refuses it. Every helper column that can stand beside
+    No column of a table has such a name, for `check_characters` refuses it. Every helper column that can stand beside
     columns of users is named here.
     """
     return f"{_HIDDEN_MARK}{name}"
 
 
-def check_not_hidden(names: Iterable[str], whose: str) -> None:
-    """Raise if a column has a name that is reserved for hidden columns.
+def check_characters(names: Iterable[str], whose: str) -> None:
+    """Raise if a name has a character that is in the name of no column.
 
     Args:
         names: of columns, or of columns in files.
         whose: for the message: the table or the DataFrame.
 
     Raises:
-        SchemaError: there is such a name.
+        SchemaError: a name has the mark of hidden columns, or NUL, which ends a name for Arrow.
     """
     for name in names:
         if _HIDDEN_MARK in name:
             raise SchemaError(
                 f"{whose} has a column {name!r}: U+FDD0 is no character, Unicode reserves it for the internal use of "
                 "programs, and Headwater marks hidden columns by it. Rename the column."
+            )
+        if "\0" in name:
+            raise SchemaError(
+                f"{whose} has a column {name!r}: a name cannot have the character NUL, for programs that read and "
+                "write its values take that for the end of the name. Rename the column."
             )
 
 

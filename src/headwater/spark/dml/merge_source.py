@@ -27,7 +27,7 @@ from headwater.log.schema import (
     StructType,
     compares_as_is,
 )
-from headwater.log.schema.lookup import check_not_hidden, hidden, resolve
+from headwater.log.schema.lookup import check_characters, hidden, resolve
 from headwater.spark.columns import quoted
 from headwater.spark.functions import functions, is_connect, observation
 from headwater.spark.jvm import jvm_of
@@ -69,9 +69,9 @@ class Source:
         """The rows of a DataFrame, numbered.
 
         Raises:
-            SchemaError: a column has a name that is reserved for hidden columns.
+            SchemaError: a column has a name that no column may have.
         """
-        check_not_hidden(df.columns, "the source of MERGE")
+        check_characters(df.columns, "the source of MERGE")
         numbered = df.withColumn(SOURCE_ROW, functions().monotonically_increasing_id())
         return cls(numbered, StructType.from_spark(df.schema))
 
