@@ -59,7 +59,8 @@ def keys_below(paths: pa.ChunkedArray, uri: str) -> pa.ChunkedArray:
         paths: as the log has them.
         uri: the table's location.
     """
-    return pa.chunked_array([_located(chunk, parse_uri(uri))[0] for chunk in paths.chunks], pa.binary())
+    root = parse_uri(uri)
+    return pa.chunked_array([_possible(_located(chunk, root)[0]) for chunk in paths.chunks], pa.binary())
 
 
 def _located(paths: pa.Array, root: StoreUri) -> tuple[pa.Array, pa.Array]:
@@ -73,7 +74,7 @@ def _located(paths: pa.Array, root: StoreUri) -> tuple[pa.Array, pa.Array]:
         plain = pc.replace_with_mask(plain, climbing, _climbed(plain.filter(climbing), root))
         absolute = pc.or_(absolute, climbing)
     if not pc.any(absolute).as_py():
-        return _possible(plain), plain.slice(0, 0)
+        return plain, plain.slice(0, 0)
     keys = pc.if_else(absolute, _NO_KEY, plain)
     known = pc.invert(absolute)
     # On a remote store a path of the local disk is none of its own, though it may be a mount of the same files.
@@ -94,7 +95,7 @@ def _located(paths: pa.Array, root: StoreUri) -> tuple[pa.Array, pa.Array]:
             stripped = pc.replace_substring(stripped, pattern=prefix, replacement="", max_replacements=1)
         keys = pc.replace_with_mask(keys, below, stripped)
         known = pc.or_(known, below if is_disk else here)
-    return _possible(keys), plain.filter(pc.invert(known))
+    return keys, plain.filter(pc.invert(known))
 
 
 def _possible(keys: pa.Array) -> pa.Array:
@@ -262,24 +263,36 @@ def _spared_on_disk(needed: NeededFiles, doomed: pa.Array) -> tuple[pa.Array, pa
     directory, not at every file.
     """
     base = _base(needed.uri)
-    own = pc.binary_join_element_wise(base, needed.keys, b"")
     local = pc.starts_with(needed.elsewhere, "/")
+    own = pc.binary_join_element_wise(base, needed.keys, b"")
     paths = pa.concat_arrays([own, needed.elsewhere.filter(local)])
-    parents = _directories(paths).dictionary_encode()
-    inodes = [_inode(directory) for directory in parents.dictionary.to_pylist()]
-    doomed_parents = {
+    # All of them are absolute, so there are a directory and a name.
+    halves = pc.split_pattern(paths, "/", max_splits=1, reverse=True)
+    holders = pc.list_element(halves, 0).dictionary_encode()
+    directories: list[bytes] = [directory + b"/" for directory in holders.dictionary.to_pylist()]
+    inodes = [_inode(directory) for directory in directories]
+    there = bools([inode is not None for inode in inodes])
+    prefix_by_inode = {
         inode: prefix for prefix in _directories(doomed).unique().to_pylist() if (inode := _inode(base + prefix))
     }
-    # The prefix of a doomed object's directory, for needed files that are in the same one.
-    prefixes = binaries([None if inode is None else doomed_parents.get(inode) for inode in inodes])
-    prefix_of = prefixes.cast(pa.binary()).take(parents.indices)
-    same = prefix_of.is_valid()
-    keys = pc.binary_join_element_wise(prefix_of.filter(same), _names(paths.filter(same)), b"")
-    there = bools([inode is not None for inode in inodes])
-    linked = _links(parents.dictionary.filter(there), paths)
-    spared = [keys, _same_objects(base, doomed, linked), _other_case(base, doomed, keys)]
+    # For files that are in the directory of a doomed object by another name of it, the prefix of that directory.
+    prefixes = [None if inode is None else prefix_by_inode.get(inode) for inode in inodes]
+    others = [
+        None if prefix is None or base + prefix == directory else prefix
+        for prefix, directory in zip(prefixes, directories, strict=True)
+    ]
+    other = binaries(others).cast(pa.binary()).take(holders.indices)
+    aliased = other.is_valid()
+    names = pc.list_element(halves.filter(aliased), 1)
+    aliases = pc.binary_join_element_wise(other.filter(aliased), names, b"")
+    linked = _links([d for d, inode in zip(directories, inodes, strict=True) if inode is not None], paths)
+    spared = [
+        aliases,
+        _same_objects(base, doomed, linked),
+        _other_case(base, doomed, pa.concat_arrays([needed.keys, aliases])),
+    ]
     # A directory that is not there may be the root as it is called on another machine.
-    unknown = paths.filter(pc.invert(there.take(parents.indices)))
+    unknown = paths.filter(pc.invert(there.take(holders.indices)))
     unknown = unknown.filter(pc.invert(pc.starts_with(unknown, base)))
     remote = needed.elsewhere.filter(pc.invert(local))
     return pa.concat_arrays(spared), pa.concat_arrays([unknown, remote])
@@ -293,10 +306,6 @@ def _directories(paths: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(paths, pattern="[^/]*$", replacement="")
 
 
-def _names(paths: pa.Array) -> pa.Array:
-    return pc.replace_substring_regex(paths, pattern="^(?s:.*)/", replacement="")
-
-
 def _inode(path: bytes) -> _Inode | None:
     """What a disk calls a file or directory, through links; None if it is not there or cannot be looked at."""
     try:
@@ -306,13 +315,14 @@ def _inode(path: bytes) -> _Inode | None:
     return _Inode(status.st_dev, status.st_ino)
 
 
-def _links(directories: pa.Array, paths: pa.Array) -> list[bytes]:
+def _links(directories: Iterable[bytes], paths: pa.Array) -> list[bytes]:
     """Those of some paths that are links to files."""
     found: list[bytes] = []
-    for directory in directories.to_pylist():
+    for directory in directories:
         try:
             with os.scandir(directory) as entries:
-                found += [os.path.join(directory, entry.name) for entry in entries if entry.is_symlink()]
+                # A listing says what is a link without a further look; `filter` asks it without a step of Python each.
+                found += [directory + entry.name for entry in filter(os.DirEntry.is_symlink, entries)]
         except OSError:
             continue  # no link that could be followed either
     if not found:
@@ -335,14 +345,14 @@ def _other_case(base: bytes, doomed: pa.Array, keys: pa.Array) -> pa.Array:
     the same object, or take the place of one that is not there."""
     folded = _folded(doomed)
     wanted = _folded(keys)
-    alike = pc.is_in(folded, value_set=wanted)
-    if not pc.any(alike).as_py():
+    again = pc.is_in(wanted, value_set=folded)
+    if not pc.any(again).as_py():
         return doomed.slice(0, 0)
     spared: list[bytes] = []
     needed: dict[bytes, list[bytes]] = {}
-    again = pc.is_in(wanted, value_set=folded)
     for fold, key in zip(wanted.filter(again).to_pylist(), keys.filter(again).to_pylist(), strict=True):
         needed.setdefault(fold, []).append(key)
+    alike = pc.is_in(folded, value_set=wanted.filter(again))
     for fold, key in zip(folded.filter(alike).to_pylist(), doomed.filter(alike).to_pylist(), strict=True):
         inodes = {_inode(base + other) for other in needed[fold]}
         if None in inodes or _inode(base + key) in inodes:
