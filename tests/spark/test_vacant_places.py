@@ -128,7 +128,7 @@ def test_a_first_write_that_was_killed_can_be_repeated(
     def killed(*arguments: Any) -> Any:
         original(*arguments)
         # What a killed process does not do any more.
-        monkeypatch.setattr("headwater.log.tree._release", lambda *_: None)
+        monkeypatch.setattr("headwater.log.tree._release", lambda _ctx, _claims: None)
         raise KilledError
 
     monkeypatch.setattr(write_attempt, "write_files", killed)
@@ -140,6 +140,7 @@ def test_a_first_write_that_was_killed_can_be_repeated(
     hw.write(rows, tmp_path / "t", mode="append")
 
     assert hw.open_log(tmp_path / "t").num_files == 1
+    assert not list((tmp_path / "t" / "_delta_log").glob("_creating-*"))
 
 
 def test_two_who_create_a_table_at_the_same_time_do_not_stand_in_each_others_way(
@@ -166,6 +167,13 @@ def test_a_first_write_that_fails_leaves_the_place_as_it_was(tmp_path: Path) -> 
         assert list((tmp_path / "t" / "_delta_log").glob("_creating-*"))
         raise ValueError
     assert not (tmp_path / "t" / "_delta_log").exists()
+
+
+def test_a_delta_table_and_a_search_table_created_at_the_same_time_do_not_both_succeed(
+    spark: SparkSession, rows: DataFrame, tmp_path: Path
+) -> None:
+    with claimed(table_context(tmp_path / "t")), pytest.raises(TableAlreadyExistsError, match="Delta table"):
+        SearchTable.create(spark, tmp_path / "t", rows)
 
 
 # --- a Delta table and a search table ------------------------------------------------------------------

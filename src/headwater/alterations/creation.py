@@ -20,7 +20,7 @@ from headwater.log.draft import Operation
 from headwater.log.opening import open_snapshot
 from headwater.log.schema.lookup import dotted
 from headwater.log.transaction import Transaction
-from headwater.log.tree import check_vacant
+from headwater.log.tree import claimed
 from headwater.spark.overwrite import all_files, removals
 
 if TYPE_CHECKING:
@@ -95,7 +95,6 @@ def create(ctx: LogContext, wanted: Wanted, creation: Creation) -> None:
 
 
 def _create_new(ctx: LogContext, wanted: Wanted, creation: Creation) -> None:
-    check_vacant(ctx)
     definition = new_table(
         wanted.schema,
         partition_columns=wanted.partition_columns,
@@ -108,7 +107,8 @@ def _create_new(ctx: LogContext, wanted: Wanted, creation: Creation) -> None:
     )
     transaction = Transaction(ctx, None)
     set_table(transaction, definition)
-    transaction.commit(_operation(wanted, creation, definition))
+    with claimed(ctx):
+        transaction.commit(_operation(wanted, creation, definition))
 
 
 def _replace(before: Snapshot, wanted: Wanted, creation: Creation) -> None:

@@ -160,7 +160,7 @@ def check_no_other_log(ctx: LogContext) -> None:
         TableAlreadyExistsError: there is one.
     """
     other = INDEXTABLES if ctx.format is DELTA else DELTA
-    if any(_CLAIM not in meta.key for meta in ctx.store.list_from(other.directory)):
+    if ctx.store.list_from(other.directory):
         raise TableAlreadyExistsError(
             f"no {ctx.format.title} can be created at {ctx.uri}: there is a {other.title} (or what is left of one, in "
             f"{other.directory}). Each would delete the files of the other. Choose another place."
@@ -168,32 +168,40 @@ def check_no_other_log(ctx: LogContext) -> None:
 
 
 @contextmanager
-def claimed(ctx: LogContext) -> Iterator[None]:
+def claimed(ctx: LogContext, *, ending: str = "") -> Iterator[None]:
     """Claim the place of a new table while its data files are written and until its first commit.
 
-    A process that is killed leaves its claim: whoever tries again knows that what is there is of that table.
+    A process that is killed leaves its claim: whoever tries again knows that what is there is of that table. Of a Delta
+    table and a search table that are created at the same time, at least one is refused, as each looks for the other
+    after its own claim.
+
+    Args:
+        ctx: the log of the table that does not exist yet.
+        ending: as for `check_vacant`.
 
     Raises:
         TableAlreadyExistsError, InvalidCommitError: the place is not free; see `check_vacant`.
     """
-    check_vacant(ctx)
+    check_vacant(ctx, ending=ending)
     key = f"{ctx.format.directory}{_CLAIM}{ctx.new_id()}"
     ctx.store.put(key, b"{}\n")
     try:
+        check_no_other_log(ctx)
         yield
     except BaseException:
         with suppress(StorageError):  # what went wrong is the thing to report
-            if _has_versions(ctx) or _first_visible(ctx.store) is None:
-                _release(ctx.store, key, ctx.format.directory)
+            if _has_versions(ctx) or _first_visible(ctx.store, ending) is None:
+                _release(ctx, [key])
         raise
-    _release(ctx.store, key, ctx.format.directory)
-
-
-def _release(store: ObjectStore, key: str, directory: str) -> None:
     with suppress(StorageError):
-        store.delete_many([key])
-    if isinstance(store, LocalStore):
-        store.remove_directory(directory)  # empty only if there is no table
+        # There is a table now: nobody's claim means anything any more.
+        _release(ctx, [meta.key for meta in ctx.store.list_from(ctx.format.directory) if _CLAIM in meta.key])
+
+
+def _release(ctx: LogContext, claims: list[str]) -> None:
+    ctx.store.delete_many(claims)
+    if isinstance(ctx.store, LocalStore):
+        ctx.store.remove_directory(ctx.format.directory)  # empty only if there is no table
 
 
 def _is_claimed(ctx: LogContext) -> bool:

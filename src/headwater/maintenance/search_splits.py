@@ -17,6 +17,7 @@ from headwater.errors import ObjectNotFoundError
 from headwater.maintenance.visible_files import parents
 from headwater.search.delta_definition import fingerprint_of
 from headwater.search.delta_index import DIRECTORY, SUFFIX, existing_splits, split_keys, unneeded_splits
+from headwater.storage.keys import LOG_KEY
 from headwater.storage.local import LocalStore
 
 if TYPE_CHECKING:
@@ -54,6 +55,8 @@ def doomed_splits(snapshot: Snapshot, cutoff_ms: int, tree: Tree, *, is_inventor
     if not there.num_rows:
         return DoomedSplits(there.select(["key", "size_bytes"]))
     doomed = unneeded_splits(there, _needed(snapshot, cutoff_ms), cutoff_ms)
+    # A data file may be called what a log directory is called.
+    doomed = doomed.filter(pc.invert(pc.match_substring_regex(doomed.column("key"), LOG_KEY)))
     store = snapshot.ctx.store
     if is_inventory or not isinstance(store, LocalStore):
         return DoomedSplits(doomed.select(["key", "size_bytes"]))

@@ -14,9 +14,10 @@ from headwater.log.context import LogContext
 from headwater.log.draft import Operation
 from headwater.log.log_options import LogOptions
 from headwater.log.opening import open_snapshot
+from headwater.log.segment import list_log
 from headwater.log.split_format import INDEXTABLES
 from headwater.log.transaction import Transaction
-from headwater.log.tree import check_vacant
+from headwater.log.tree import claimed
 from headwater.search.log_protocol import (
     PROVIDER,
     READER_VERSION,
@@ -149,8 +150,6 @@ def create_search_log(
         CorruptLogError: there is a table, and its version 0 is lost or damaged.
     """
     ctx = search_log(uri, storage_options, options=options)
-    if not ctx.store.list_from(ctx.format.directory):
-        check_vacant(ctx, ending=".split")
     metadata = Metadata(
         ctx.new_id(),
         schema.to_json(),
@@ -161,7 +160,10 @@ def create_search_log(
         description,
         ctx.clock_ms(),
     )
-    return initialise(ctx, metadata)
+    if list_log(ctx).latest is not None:
+        return initialise(ctx, metadata)
+    with claimed(ctx, ending=".split"):
+        return initialise(ctx, metadata)
 
 
 def initialise(ctx: LogContext, metadata: Metadata) -> bool:
