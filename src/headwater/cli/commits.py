@@ -92,7 +92,7 @@ def _value(value: Any) -> str:
 
         try:
             return formats.clean(",".join(msgspec.json.decode(value, type=list[str])))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             pass
     return formats.plain(value)
 

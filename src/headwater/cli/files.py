@@ -92,7 +92,7 @@ def _rows(stats: str | None, vector: dict[str, Any] | None) -> int | None:
     """Rows to read: `numRecords` counts also those that a deletion vector has taken away."""
     try:
         records = _ROW_COUNT.decode(stats or "{}").num_records
-    except msgspec.DecodeError:  # statistics are a help, never a reason to fail
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # statistics are a help, never a reason to fail
         return None
     deleted = vector["cardinality"] if vector is not None else 0
     return None if records is None else records - deleted

@@ -50,7 +50,7 @@ def clustering_columns(domains: Mapping[str, str]) -> list[tuple[str, ...]]:
         return []
     try:
         columns = msgspec.json.decode(text, type=_Configuration).clusteringColumns
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise CorruptLogError(f"the domain {DOMAIN} cannot be read: {error}") from error
     return [(column,) if isinstance(column, str) else tuple(column) for column in columns]
 

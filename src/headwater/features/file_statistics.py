@@ -44,7 +44,7 @@ def num_records(add: Add) -> int | None:
         return None
     try:
         count = _COUNT.decode(add.stats).numRecords
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidCommitError(f"the statistics of {add.path!r} are not valid: {error}") from error
     return count if count is not None and count >= 0 else None
 
@@ -57,7 +57,7 @@ def row_counts(stats: Sequence[str | None]) -> list[int | None]:
     """
     try:
         found = _COUNTS.decode(f"[{','.join(text or '{}' for text in stats)}]")
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise CorruptLogError(f"the statistics of a live file are not valid: {error}") from error
     return [None if one.numRecords is None or one.numRecords < 0 else one.numRecords for one in found]
 
@@ -81,7 +81,7 @@ def columns_without_statistics(add: Add, columns: Sequence[tuple[str, ...]]) -> 
     """Of some columns (physical names), those that the file's statistics do not cover; an empty file needs none."""
     try:
         stats = _NULLS.decode(add.stats or "{}")
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidCommitError(f"the statistics of {add.path!r} are not valid: {error}") from error
     if stats.numRecords == 0:
         return []

@@ -88,7 +88,7 @@ def high_water_mark(domains: Mapping[str, str]) -> int:
         return _NO_MARK
     try:
         mark = msgspec.json.decode(text, type=_Mark)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise CorruptLogError(f"the domain {DOMAIN} cannot be read: {error}") from error
     found = [value for value in (mark.rowIdHighWaterMark, mark.highWaterMark) if value is not None]
     if not found:

@@ -165,7 +165,7 @@ def _recorded_count(add: Add, ctx: LogContext) -> int | None:
         return None
     try:
         return _COUNT.decode(add.stats).numRecords
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise CorruptLogError(f"{ctx.uri}: the statistics of {add.path!r} cannot be read: {error}") from error
 
 

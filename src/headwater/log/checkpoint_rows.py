@@ -19,7 +19,7 @@ from headwater.log.add_order import places
 from headwater.log.file_chunks import ADD_COLUMNS, DELETION_VECTOR, REMOVE_COLUMNS, MemoryChunk
 from headwater.log.live_files import ReplacedFiles
 from headwater.log.prefetch import ahead
-from headwater.log.retention import parse_interval_ms, tombstone_retention_ms
+from headwater.log.retention import tombstone_retention_ms, transaction_retention_ms
 from headwater.log.row_groups import GROUP_ROWS, RowGroupAssembler, in_order
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def live_txns(snapshot: Snapshot) -> list[Txn]:
     A `txn` that does not say when it was made does not expire.
     """
     txns = list(snapshot._table_state.txns.values())
-    declared = snapshot.metadata.configuration.get("delta.setTransactionRetentionDuration")
-    if declared is None:
+    kept_ms = transaction_retention_ms(snapshot.metadata.configuration)
+    if kept_ms is None:
         return txns
-    oldest = snapshot.ctx.clock_ms() - parse_interval_ms(declared)
+    oldest = snapshot.ctx.clock_ms() - kept_ms
     return [txn for txn in txns if txn.last_updated is None or txn.last_updated > oldest]
 
 

@@ -40,6 +40,8 @@ _UUID_TEXT_LENGTH = 20
 _MAX_GAP_BYTES = 64 * 1024
 """Vectors of one file that lie this close together are fetched in one read."""
 _PARALLEL_READS = 16
+_LARGE_BYTES = 16 * 2**20
+"""A vector that is said to be larger is looked at before it is read as a whole."""
 
 # Z85 and Python's base85 are one code over two alphabets.
 _Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -111,6 +113,7 @@ def decode_inline(vector: DeletionVector) -> bytes:
     Raises:
         CorruptLogError: the text cannot be decoded, or is not what the descriptor says.
     """
+    _check_descriptor(vector, "an inline deletion vector")
     try:
         data = z85_decode(vector.path_or_inline_dv)[: vector.size_in_bytes]
     except ValueError as error:
@@ -180,8 +183,13 @@ def _read_file(store: ObjectStore, key: str, vectors: Sequence[DeletionVector]) 
     """The vectors of one file: length, bitmap and CRC-32 each, after one byte of format version."""
     where = f"{store.uri}/{key}"
     found: dict[str, bytes] = {}
+    for vector in vectors:
+        _check_descriptor(vector, f"the deletion vector at offset {vector.offset} of {where}")
     for span in _spans(vectors):
         try:
+            for vector in span.vectors:
+                if vector.size_in_bytes > _LARGE_BYTES:  # believed only if the file says the same
+                    _check_size(store.get_range(key, vector.offset or 0, 4), vector, where)
             data = store.get_range(key, span.start, span.end - span.start)
         except StorageError as error:
             raise type(error)(
@@ -215,14 +223,31 @@ def _unframed(data: bytes, vector: DeletionVector, where: str) -> bytes:
     what = f"the deletion vector at offset {vector.offset} of {where}"
     if len(data) < size + 8:
         raise CorruptLogError(f"{what} is cut off: {len(data)} of {size + 8} bytes are there")
-    (stored_size,) = struct.unpack_from(">i", data)
-    if stored_size != size:
-        raise CorruptLogError(f"{what} has {stored_size} bytes, and the log says {size}")
+    _check_size(data, vector, where)
     bitmap = data[4 : 4 + size]
     (checksum,) = struct.unpack_from(">I", data, 4 + size)
     if binascii.crc32(bitmap) != checksum:
         raise CorruptLogError(f"{what} is damaged: its checksum does not match")
     return _checked(bitmap, vector, what)
+
+
+def _check_size(data: bytes, vector: DeletionVector, where: str) -> None:
+    """Raise unless a vector in a file begins with the size that the log says."""
+    (stored_size,) = struct.unpack_from(">i", data.ljust(4, b"\0"))
+    if stored_size != vector.size_in_bytes:
+        raise CorruptLogError(
+            f"the deletion vector at offset {vector.offset} of {where} has {stored_size} bytes, and the log says "
+            f"{vector.size_in_bytes}"
+        )
+
+
+def _check_descriptor(vector: DeletionVector, what: str) -> None:
+    """Raise if the log says of a vector what cannot be said of any."""
+    if vector.size_in_bytes < 0 or vector.cardinality < 0 or (vector.offset or 0) < 0:
+        raise CorruptLogError(
+            f"{what} cannot be: the log says that it has {vector.size_in_bytes} bytes, deletes {vector.cardinality} "
+            f"rows and begins at {vector.offset}"
+        )
 
 
 def _checked(data: bytes, vector: DeletionVector, what: str) -> bytes:

@@ -102,7 +102,7 @@ def _rows(files: list[Add] | list[Remove]) -> int | None:
     for file in files:
         try:
             records = None if file.stats is None else _STATS.decode(file.stats).num_records
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             records = None
         if records is None:
             return None

@@ -72,7 +72,10 @@ def _mapping_mode(metadata: Metadata) -> str:
 
 
 def _parsed(schema: str, simplified: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    return json.loads(schema, object_hook=simplified)
+    try:
+        return json.loads(schema, object_hook=simplified)
+    except (ValueError, RecursionError):  # no schema at all: then it is compared as it stands there
+        return schema
 
 
 def _without_marks(value: dict[str, Any]) -> dict[str, Any]:

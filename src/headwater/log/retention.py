@@ -9,7 +9,7 @@ import re
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from headwater.errors import HeadwaterError
+from headwater.errors import HeadwaterError, InvalidTablePropertyError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +26,8 @@ _UNITS_US = {
 _INTERVAL = re.compile(r"(?:interval\b)?((?:\s*[+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?\s*[a-z]+)+)\s*")
 _PART = re.compile(r"([+-]?[0-9]{1,30}(?:\.[0-9]{1,30})?)\s*([a-z]+)")
 DAY_MS = 86_400_000
+LONGEST_MS = 10_000 * 366 * DAY_MS
+"""A longer retention is as good as for ever, and times that it is taken from stay in the range of a long."""
 
 
 def parse_interval_ms(text: str) -> int:
@@ -53,11 +55,23 @@ def parse_interval_ms(text: str) -> int:
 
 def tombstone_retention_ms(configuration: Mapping[str, str]) -> int:
     """How long removed files stay (`delta.deletedFileRetentionDuration`, one week by default)."""
-    declared = configuration.get("delta.deletedFileRetentionDuration")
-    return 7 * DAY_MS if declared is None else parse_interval_ms(declared)
+    return _declared_ms(configuration, "delta.deletedFileRetentionDuration", 7 * DAY_MS)
+
+
+def transaction_retention_ms(configuration: Mapping[str, str]) -> int | None:
+    """How long `txn` actions stay (`delta.setTransactionRetentionDuration`); None for ever, which is the default."""
+    name = "delta.setTransactionRetentionDuration"
+    return _declared_ms(configuration, name, LONGEST_MS) if name in configuration else None
 
 
 def log_retention_ms(configuration: Mapping[str, str]) -> int:
     """How long commits stay (`delta.logRetentionDuration`, 30 days by default)."""
-    declared = configuration.get("delta.logRetentionDuration")
-    return 30 * DAY_MS if declared is None else parse_interval_ms(declared)
+    return _declared_ms(configuration, "delta.logRetentionDuration", 30 * DAY_MS)
+
+
+def _declared_ms(configuration: Mapping[str, str], name: str, default_ms: int) -> int:
+    declared = configuration.get(name)
+    try:
+        return default_ms if declared is None else min(parse_interval_ms(declared), LONGEST_MS)
+    except HeadwaterError as error:
+        raise InvalidTablePropertyError(f"the table property {name} makes no sense: {error}") from error

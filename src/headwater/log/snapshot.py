@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from headwater.errors import ObjectNotFoundError
+from headwater.errors import ObjectNotFoundError, SchemaError
 from headwater.log.actions import Add
 from headwater.log.commit import CommitActions
 from headwater.log.history import CommitSummary, read_history
@@ -79,7 +79,10 @@ class Snapshot:
     @cached_property
     def schema(self) -> StructType:
         """The table's schema, with logical names."""
-        return StructType.from_json(self.metadata.schema_string)
+        try:
+            return StructType.from_json(self.metadata.schema_string)
+        except SchemaError as error:
+            raise type(error)(f"{self.uri} at version {self.version}: {error}") from error
 
     @cached_property
     def mapping_mode(self) -> MappingMode:

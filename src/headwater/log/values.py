@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from headwater.log.schema import DataType
 
 _INTEGRAL = frozenset({"byte", "short", "integer", "long"})
+_PLAIN_DECIMAL = r"^[+-]?[0-9]{1,100}(?:\.[0-9]{0,100})?$"
 _ZONE = r"(?:[zZ]|[+-]\d{2}(?::?\d{2})?)$"
 UTC_TIMESTAMP = pa.timestamp("us", "UTC")
 NTZ_TIMESTAMP = pa.timestamp("us")
@@ -96,6 +97,8 @@ def _parse_plain(values: pa.Array, type_: DataType, target: pa.DataType, time_zo
     if pa.types.is_floating(target):
         # Not the double that is next to the text: a value of 32 bits is that float, widened.
         return _of_type(values.cast(pa.float32()) if type_ == FLOAT else values.cast(target), type_)
+    if pa.types.is_decimal(target) and pc.all(pc.match_substring_regex(values, _PLAIN_DECIMAL)).as_py() is False:
+        raise pa.ArrowInvalid("a decimal with an exponent")  # of many digits, Arrow does not survive it
     return values.cast(target)
 
 

@@ -27,7 +27,7 @@ def last_vacuumed_version(store: ObjectStore) -> int | None:
     """The newest commit whose removed files the last VACUUM has deleted; None if nobody knows."""
     try:
         found = msgspec.json.decode(store.get(LAST_VACUUM_KEY), type=_Info)
-    except (ObjectNotFoundError, msgspec.DecodeError):
+    except (ObjectNotFoundError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return found.latestCommitVersionOutsideOfRetentionWindow
 

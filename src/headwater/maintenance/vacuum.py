@@ -16,7 +16,7 @@ from headwater.errors import DeltaConcurrentModificationException, RetentionErro
 from headwater.log.draft import Operation
 from headwater.log.file_uris import hadoop_root
 from headwater.log.opening import open_snapshot
-from headwater.log.retention import tombstone_retention_ms
+from headwater.log.retention import LONGEST_MS, tombstone_retention_ms
 from headwater.log.transaction import Transaction
 from headwater.maintenance.last_vacuum import record_vacuumed_version
 from headwater.maintenance.progress import Silence
@@ -142,11 +142,11 @@ def _retention_ms(snapshot: Snapshot, hours: float | None, enforced: bool) -> in
     configured_ms = tombstone_retention_ms(snapshot.metadata.configuration)
     if hours is None:
         return configured_ms
-    if type(hours) not in (int, float) or not math.isfinite(hours):
+    if type(hours) not in (int, float) or hours != hours or abs(hours) == math.inf:
         raise RetentionError(f"the retention of VACUUM is a number of hours, not {hours!r}")
     if hours < 0:
         raise RetentionError(f"the retention of VACUUM cannot be negative, as {hours} hours are")
-    retention_ms = round(hours * HOUR_MS)
+    retention_ms = round(min(hours, LONGEST_MS // HOUR_MS) * HOUR_MS)
     if enforced and retention_ms < configured_ms:
         raise RetentionError(
             f"{snapshot.uri}: {hours:g} hours are shorter than what the table retains removed files for, "

@@ -84,7 +84,7 @@ class SearchDefinition:
                     f"Headwater knows format {FORMAT}: use a newer one"
                 )
             return cls(tuple(_column(c) for c in value["columns"]))
-        except (ValueError, KeyError, TypeError, IndexError, SchemaError) as error:
+        except (ValueError, KeyError, TypeError, IndexError, SchemaError, RecursionError) as error:
             raise CorruptLogError(
                 f"the metadata domain {DOMAIN} is no definition of a search index: {error!r}. Define the index again "
                 "with headwater.search_index(table, columns=...)."

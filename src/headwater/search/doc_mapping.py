@@ -61,7 +61,7 @@ def from_doc_mapping(text: str | bytes) -> IndexConfig:
     """
     try:
         mapping = msgspec.json.decode(text, type=_Mapping)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise SearchConfigError(f"the docMappingJson of a split cannot be read: {error}") from error
     return IndexConfig(tuple(_field(field) for field in mapping.fields))
 

@@ -65,7 +65,7 @@ def _meta(directory: str) -> dict[str, Any]:
     try:
         with open(path, "rb") as file:
             meta: dict[str, Any] = msgspec.json.decode(file.read())
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise CorruptSplitError(f"the list of segments {path} cannot be read: {error}", directory) from error
     return meta
 

@@ -200,7 +200,7 @@ def _parts(directory: bytes, parts_end: int, path: str) -> dict[str, Part]:
             name: Part(name, place["start"], place["end"], listed["sha256"][name])
             for name, place in listed["files"].items()
         }
-    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError) as error:
+    except (msgspec.MsgspecError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _corrupt(path, f"its directory cannot be read: {error}") from error
     at = 0
     for part in parts.values():  # they lie one after the other: together they are the whole file before the footer

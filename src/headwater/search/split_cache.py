@@ -131,7 +131,7 @@ class SplitCache:
                 raise CorruptSplitError(f"the split {source.path} is cut off: it has {whole.size} bytes", source.path)
             buffer = whole.slice(part.start, part.size_bytes)
             # The entry says that this very file was checked: one that was replaced or written to is checked again.
-            status = os.stat(path)
+            status = _status(path, source.path)
             state = f"{status.st_ino:x}-{status.st_mtime_ns:x}.checked"
             self._entry(source, state, functools.partial(_check_rows, buffer))
             return buffer
@@ -151,8 +151,9 @@ class SplitCache:
             return entry
         except OSError:
             pass
-        work = tempfile.mkdtemp(prefix=_MAKING, dir=self.directory)
+        work = ""
         try:
+            work = tempfile.mkdtemp(prefix=_MAKING, dir=self.directory)
             make(source, work)
             try:
                 os.rename(work, entry)
@@ -164,8 +165,10 @@ class SplitCache:
                 f"could not keep the split {source.path} in {self.directory}: {error.strerror}"
             ) from error
         finally:
-            shutil.rmtree(work, ignore_errors=True)
-        self._shrink(spared=entry)
+            if work:
+                shutil.rmtree(work, ignore_errors=True)
+        with contextlib.suppress(OSError):  # a cache that is too large is no reason to fail
+            self._shrink(spared=entry)
         return entry
 
     @staticmethod
@@ -245,6 +248,13 @@ def _write_part(source: SplitSource, part: Part, work: str) -> None:
     with open(os.path.join(work, part.name), "xb") as file:
         for block in part_blocks(source.read, part, source.path):
             file.write(block)
+
+
+def _status(path: str, split: str) -> os.stat_result:
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise StorageError(f"could not look up the split {split}: {error}") from error
 
 
 def _mapped(path: str, split: str) -> pa.Buffer:

@@ -57,7 +57,7 @@ class SplitMetadata(msgspec.Struct, frozen=True, rename="camel", omit_defaults=F
         """
         try:
             found = msgspec.json.decode(data, type=cls)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise CorruptSplitError(f"the metadata of the split {path} cannot be read: {error}", path) from error
         if found.format_version > FORMAT_VERSION:
             raise CorruptSplitError(

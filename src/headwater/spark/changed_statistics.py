@@ -72,6 +72,6 @@ def changed_statistics(old: str | None, new: str | None, names: Collection[str])
         return None
     try:
         known = msgspec.json.decode(old or "{}", type=_Statistics)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         known = _Statistics()
     return msgspec.json.encode(known.without(names) | msgspec.json.decode(new, type=_Statistics)).decode()

@@ -158,7 +158,7 @@ def _invariants(struct: StructType, path: Path) -> Iterator[tuple[Path, str]]:
 def _invariant(text: object, path: Path) -> str:
     try:
         expression = json.loads(str(text))["expression"]["expression"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidCommitError(
             f"the invariant of column {dotted(path)} cannot be read ({INVARIANTS_KEY} is {text!r}), so nothing can be "
             "written to the table."

@@ -72,7 +72,7 @@ def write_files(df: DataFrame, target: WriteTarget) -> list[Add]:
         raise StorageError(f"{plan.uri} is in the memory of this Python process, where no executor can write")
     settings = {_ADVISORY_SIZE_SETTING: str(_advisory_bytes(plan))} if plan.optimize else {}
     frame = df.hint("rebalance", *(quoted(p.name) for p in plan.partitions)) if plan.optimize else df
-    with explained_failures():
+    with explained_failures(f"write the files of {plan.uri}"):
         if can_write_natively(df, plan):
             files = write_natively(frame, plan, settings)
         else:
@@ -97,7 +97,7 @@ def write_results(job: DataFrame, plan: FilePlan) -> list[Add]:
 
 def write_results_noted(job: DataFrame, plan: FilePlan) -> list[tuple[Add | None, Any]]:
     """`write_results` for jobs that have more to say: each row with the file that it speaks of, if it has a key."""
-    with explained_failures():
+    with explained_failures(f"write the files of {plan.uri}"):
         found: list[Any] = job.collect()
     adds = iter(_settled([_written(row) for row in found if row.key is not None], plan))
     return [(None if row.key is None else next(adds), row) for row in found]

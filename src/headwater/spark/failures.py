@@ -14,7 +14,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from headwater.errors import HeadwaterError, StorageError, UnreadableDataFileError
+from headwater.errors import HeadwaterError, StorageError, StorageRefusedError, UnreadableDataFileError
 from headwater.spark.worker_errors import from_traceback
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ _UNREAD_FILE = re.compile(
     r"\[FAILED_READ_FILE[.\w]*\] Encountered error while reading file (?P<file>\S.*?)\. (?P<why>.*?)\s*SQLSTATE", re.S
 )
 _LAST_CAUSE = re.compile(r"^Caused by: (?:[\w.$]+: )?(.*)$", re.MULTILINE)
+_DISK_FAILURE = re.compile(
+    r"No space left on device|Disk quota exceeded|Read-only file system|Too many open files|Input/output error"
+)
+_MAX_LINE = 300
 _MAX_TABLES = 1_000
 _MAX_ERRORS = 16
 _MAX_DIRECTORIES = 100
@@ -151,15 +155,33 @@ def explain_failure(text: str) -> HeadwaterError | None:
 
 
 @contextmanager
-def explained_failures() -> Iterator[None]:
-    """Errors of ours that come back from executors as the text of Spark's."""
+def explained_failures(doing: str = "run a job of Spark") -> Iterator[None]:
+    """Errors of ours that come back from executors as the text of Spark's, and those of the disks of the executors.
+
+    Args:
+        doing: what the job does, for a message: "could not {doing}".
+    """
     try:
         yield
+    except HeadwaterError:
+        raise
     except Exception as error:
-        ours = explain_failure(str(error))
+        ours = explain_failure(str(error)) or _disk_failure(str(error), doing)
         if ours is None:
             raise
         raise ours from error
+
+
+def _disk_failure(text: str, doing: str) -> StorageError | None:
+    """The error for a disk that an executor could not write to, or not read from: what the system said is enough."""
+    found = _DISK_FAILURE.search(text)
+    if found is None:
+        return None
+    line = text[text.rfind("\n", 0, found.start()) + 1 :].split("\n", 1)[0].strip()
+    return StorageRefusedError(
+        f"could not {doing}: {found[0]} ({line[:_MAX_LINE]}). Nothing was committed; look after the disks of the "
+        "executors (the table's own, spark.local.dir and the directory of temporary files)."
+    )
 
 
 def remember_error(error: HeadwaterError) -> None:

@@ -80,7 +80,10 @@ class LocalPlaces:
     def finish(self, key: str, path: str) -> Stored:
         """It is in its place already."""
         assert path == f"{self._root}/{key}", path
-        status = os.stat(path)
+        try:
+            status = os.stat(path)
+        except OSError as error:
+            raise from_os_error(error, "look up", path, writing=True) from error
         return Stored(status.st_size, status.st_mtime_ns // 1_000_000)
 
     def remove(self, key: str) -> None:
@@ -124,9 +127,13 @@ class RemotePlaces:
                 cause = shown_cause(error, self._options)
             raise failure from cause
 
-        size_bytes = os.path.getsize(path)
+        try:
+            size_bytes = os.path.getsize(path)
+        except OSError as error:
+            raise from_os_error(error, "read", path, writing=True) from error
         RetryPolicy().run(upload)
-        os.unlink(path)
+        with contextlib.suppress(OSError):  # it is where it belongs; what is left here is a temporary file
+            os.unlink(path)
         return Stored(size_bytes, time.time_ns() // 1_000_000)
 
     def remove(self, key: str) -> None:

@@ -9,8 +9,13 @@ from __future__ import annotations
 
 import os
 import re
+from typing import Final
 
 from headwater.errors import StorageError
+
+MAX_BYTES_VARIABLE: Final = "HEADWATER_MAX_OBJECT_BYTES"
+"""The environment variable that says how large an object may be that is read as a whole."""
+_DEFAULT_MAX_BYTES: Final = 4 * 2**30
 
 # A segment of no, one or two dots: the empty key, a leading, doubled or trailing slash, `.` and `..`.
 _BAD_SEGMENTS = frozenset({"", ".", ".."})
@@ -80,3 +85,30 @@ def check_range(key: str, start: int, length: int) -> None:
     """
     if start < 0 or length < 0:
         raise StorageError(f"cannot read {length} bytes from offset {start} of {key!r}: both must be >= 0")
+
+
+def max_object_bytes() -> int:
+    """How large an object may be that is read as a whole: 4 GiB, or what HEADWATER_MAX_OBJECT_BYTES says.
+
+    Log files are read so, data files and deletion vectors are not. It is far above what any log has.
+    """
+    text = os.environ.get(MAX_BYTES_VARIABLE)
+    if text is None:
+        return _DEFAULT_MAX_BYTES
+    if not text.isdecimal() or len(text) > 18:
+        raise StorageError(f"the environment variable {MAX_BYTES_VARIABLE} must be a number of bytes, not {text!r}")
+    return int(text)
+
+
+def check_size(what: str, size_bytes: int) -> int:
+    """The size itself, if an object of that size may be read as a whole.
+
+    Raises:
+        StorageError: it is too large.
+    """
+    if size_bytes > max_object_bytes():
+        raise StorageError(
+            f"could not read {what}: it has {size_bytes} bytes, and at most {max_object_bytes()} are read at once. "
+            f"No log file should be so large; if this one is, set the environment variable {MAX_BYTES_VARIABLE}"
+        )
+    return size_bytes

@@ -32,7 +32,7 @@ from headwater.storage.durable import (
     sync_file,
 )
 from headwater.storage.failures import from_os_error
-from headwater.storage.keys import check_key, check_prefix, check_range
+from headwater.storage.keys import check_key, check_prefix, check_range, check_size
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
@@ -73,10 +73,13 @@ class LocalStore:
         """The whole object. Raises `ObjectNotFoundError`."""
         path = self._path(key)
         try:
-            with io.FileIO(path) as file:
-                return file.readall()
+            with _opened(path) as file:
+                size_bytes = check_size(path, os.fstat(file.fileno()).st_size)
+                return _read_at(file, 0, size_bytes)
         except OSError as error:
             raise from_os_error(error, "read", path) from error
+        except MemoryError as error:
+            raise StorageError(f"could not read {path}: there is not enough memory for it") from error
 
     def get_many(self, keys: Sequence[str]) -> list[bytes]:
         """The whole objects, in the order of `keys`."""
@@ -87,9 +90,11 @@ class LocalStore:
         check_range(key, start, length)
         path = self._path(key)
         try:
-            with io.FileIO(path) as file:
+            with _opened(path) as file:
                 available = os.fstat(file.fileno()).st_size - start
                 return _read_at(file, start, min(length, available)) if available > 0 else b""
+        except MemoryError as error:
+            raise StorageError(f"could not read {length} bytes of {path}: there is not enough memory") from error
         except OSError as error:
             raise from_os_error(error, "read", path) from error
 
@@ -185,8 +190,9 @@ class LocalStore:
             finally:
                 discard(temporary)
         except FileExistsError as error:
-            if os.path.isdir(path):
-                raise StorageRefusedError(f"could not create {path}: there is a directory of that name") from error
+            if os.path.lexists(path) and not os.path.isfile(path):
+                what = "a directory" if os.path.isdir(path) else "something that is no regular file"
+                raise StorageRefusedError(f"could not create {path}: there is {what} of that name") from error
             if not os.path.isdir(directory):
                 raise StorageRefusedError(f"could not create {path}: its parent is a file") from error
             if path in self._unclear:  # it may be what an earlier call made before it failed
@@ -292,6 +298,15 @@ def _settle(directory: str, path: str) -> None:
             f"{path} is written and visible, but its directory could not be flushed, so it may not survive "
             f"a power failure: {error.strerror}"
         ) from error
+
+
+def _opened(path: str) -> io.FileIO:
+    """A file for reading, if it is one: a pipe would be waited for, and a device may never end."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ObjectNotFoundError(f"could not read {path}: it is not a regular file")
+    return io.FileIO(descriptor)
 
 
 def _read_at(file: io.FileIO, start: int, length: int) -> bytes:

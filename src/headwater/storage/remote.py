@@ -22,7 +22,7 @@ from headwater.errors import (
 )
 from headwater.storage.base import Directory, ObjectMeta
 from headwater.storage.failures import from_obstore_error, shown_cause
-from headwater.storage.keys import check_key, check_prefix, check_range
+from headwater.storage.keys import check_key, check_prefix, check_range, check_size
 from headwater.storage.retry import RetryPolicy
 
 if TYPE_CHECKING:
@@ -75,7 +75,13 @@ class RemoteStore:
     def get(self, key: str) -> bytes:
         """The whole object. Raises `ObjectNotFoundError`."""
         path = self._path(key)
-        return self._run("read", key, lambda: obstore.get(self._backend, path).bytes().to_bytes())
+
+        def read() -> bytes:
+            found = obstore.get(self._backend, path)
+            check_size(f"{self._uri}/{key}", found.meta["size"])
+            return found.bytes().to_bytes()
+
+        return self._run("read", key, read)
 
     def get_many(self, keys: Sequence[str]) -> list[bytes]:
         """The whole objects, in the order of `keys`, at most 32 at a time. The first failure is raised."""

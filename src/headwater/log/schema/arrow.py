@@ -196,7 +196,7 @@ def _declared_type(field: pa.Field, path: tuple[str, ...]) -> DataType:
 def _decoded(text: bytes, path: tuple[str, ...]) -> Any:
     try:
         return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, UnicodeError) as e:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as e:
         raise SchemaError(f"column {dotted(path)}: its Delta metadata is not valid JSON: {e}") from e
 
 

@@ -35,6 +35,8 @@ TypeValue: TypeAlias = str | dict[str, Any]
 """A type in JSON: the name of a primitive type, or an object."""
 
 # Older writers' names for the same types.
+MAX_NESTING = 100
+"""Far more than Spark can handle, and few enough that everything which walks through a schema can."""
 _ALIASES = {"null": "void", "timestamp_ltz": "timestamp", "decimal": "decimal(10,0)"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,9})\s*,\s*(-?\d{1,9})\s*\)")
 _CHAR = re.compile(r"(char|varchar)\(\s*(\d{1,9})\s*\)")
@@ -59,6 +61,8 @@ def parse_schema(source: str | bytes | Mapping[str, Any]) -> StructType:
 
 def parse_type(value: object, path: Sequence[str]) -> DataType:
     """Read one type from its decoded JSON; `path` says where it stands, for messages."""
+    if len(path) > MAX_NESTING:
+        raise SchemaError(f"the schema is nested more than {MAX_NESTING} levels deep")
     if isinstance(value, str):
         return _parse_name(value, path)
     if not isinstance(value, dict):

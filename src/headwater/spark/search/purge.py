@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from headwater.errors import RetentionError
+from headwater.log.retention import LONGEST_MS
 from headwater.log.tree import list_tree
 from headwater.maintenance.table_keys import needed_by_other_log, needed_files, nested_tables
 from headwater.storage.copying import delete_data
@@ -85,7 +86,8 @@ def _enters(prefix: str) -> bool:
 def _retention_ms(hours: Any, *, enforced: bool) -> int:
     if hours is None:
         return round(DEFAULT_HOURS * _HOUR_MS)
-    if isinstance(hours, bool) or not isinstance(hours, int | float) or not math.isfinite(hours) or hours < 0:
+    is_number = isinstance(hours, int | float) and not isinstance(hours, bool)
+    if not is_number or hours != hours or hours == math.inf or hours < 0:
         raise RetentionError(f"the retention of a purge is a number of hours from 0 on, not {hours!r}")
     if enforced and hours < MIN_HOURS:
         raise RetentionError(
@@ -93,4 +95,5 @@ def _retention_ms(hours: Any, *, enforced: bool) -> int:
             f"could lose files. Give {MIN_HOURS:g} hours or more, or, if nobody reads or writes now, set "
             f"{CHECK_OPTION} = false."
         )
-    return round(hours * _HOUR_MS)
+    hours_ms: float = min(hours, LONGEST_MS // _HOUR_MS) * _HOUR_MS
+    return round(hours_ms)

@@ -99,7 +99,11 @@ def build_splits(df: DataFrame, table: OpenTable, max_records_per_split: int | N
     def index(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return write_split_rows(plan, batches)
 
-    with functions_for(df), explained_violations(snapshot.uri), explained_failures():
+    with (
+        functions_for(df),
+        explained_violations(snapshot.uri),
+        explained_failures(f"write the splits of {snapshot.uri}"),
+    ):
         rows = split_rows(df, snapshot.schema, partition_columns, snapshot.uri)
         written = in_workers(rows, index, ADD_SCHEMA).collect()
     adds = [read_add(row.add.encode(), "the result of a task") for row in written]
