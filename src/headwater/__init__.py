@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         UnsupportedProtocolError,
         UntrustedExpressionError,
         ValueConversionError,
+        VersionCleanedUpError,
         VersionNotFoundError,
         WriteOptionError,
     )
@@ -115,6 +116,7 @@ _HOMES = {
     "UnsupportedProtocolError": "headwater.errors",
     "UntrustedExpressionError": "headwater.errors",
     "ValueConversionError": "headwater.errors",
+    "VersionCleanedUpError": "headwater.errors",
     "VersionNotFoundError": "headwater.errors",
     "WriteOptionError": "headwater.errors",
     "Written": "headwater.spark.write",
@@ -173,6 +175,7 @@ __all__ = [
     "UnsupportedProtocolError",
     "UntrustedExpressionError",
     "ValueConversionError",
+    "VersionCleanedUpError",
     "VersionNotFoundError",
     "WriteOptionError",
     "Written",

@@ -12,6 +12,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -44,6 +45,8 @@ _SPARED_S: Final = 60.0
 _MAKING: Final = ".making-"
 _ABANDONED_S: Final = 86_400.0
 """An entry that has been in the making for so long has lost its maker."""
+_LACKING = re.compile("Too many open files|Cannot allocate memory|No space left on device")
+"""What this machine lacks, and not the split."""
 _ATTEMPTS: Final = 3
 
 
@@ -97,6 +100,8 @@ class SplitCache:
                 index = open_index(directory)
                 return index, index.searcher()
             except Exception as error:  # tantivy raises ValueError for all; only a vanished entry is worth another try
+                if _LACKING.search(str(error)):
+                    raise StorageError(f"the index of the split {source.path} could not be opened: {error}") from error
                 if os.path.exists(os.path.join(directory, "meta.json")):
                     raise CorruptSplitError(
                         f"the index of the split {source.path} is damaged: {error}", source.path
