@@ -144,10 +144,9 @@ def test_every_name_can_be_that_of_a_partition_column(spark: SparkSession, tmp_p
         table.check()
 
 
-@pytest.mark.parametrize("vectors", [False, True])
-def test_columns_may_be_called_as_files_call_others(spark: SparkSession, tmp_path: Path, vectors: bool) -> None:
+def test_columns_may_be_called_as_files_call_others(spark: SparkSession, tmp_path: Path) -> None:
     """On a table that got column mapping later, two columns can change their names with each other."""
-    kept = properties("none", vectors=vectors)
+    kept = properties("none")
     old = NamedTable(spark, str(tmp_path / "t"), ["x", "y"], ["a", "b"], ["z"], ["m", "n"], ["p", "q"], kept)
     old.append(range(12))
     old.table.setProperties({"delta.columnMapping.mode": "name"})
