@@ -233,3 +233,29 @@ def test_scores_beside_a_giant_token_are_those_of_all_splits_together(with_giant
 def test_terms_of_any_length_are_found(with_giant: Split) -> None:
     assert row_numbers(with_giant, Term(FieldPath("message"), GIANT)).to_pylist() == [300]
     assert row_numbers(with_giant, Term(FieldPath("message"), GIANT[:-1])).to_pylist() == []
+
+
+def test_json_of_any_depth_and_length_is_written_and_searched(tmp_path: Path) -> None:
+    texts = [
+        '{"a": 1}',
+        "[" * 100_000 + "]" * 100_000,
+        '{"a": {"b": ' + "[" * 300 + "7" + "]" * 300 + "}}",
+        '{"a":' * 90 + "1" + "}" * 90,
+        '{"a":' * 200 + "1" + "}" * 200,
+        "{" + ",".join(f'"k{i}": {i}' for i in range(5_000)) + "}",
+    ]
+    split = split_of(tmp_path, schema_of(attrs=STRING), [{"attrs": text} for text in texts], types={"attrs": "json"})
+
+    def found(query: str) -> list[int]:
+        tree = parse_query(query, split.config)
+        numbers: list[int] = row_numbers(split, tree).to_pylist()
+        assert [n for n, hit in enumerate(matches(tree, split.rows(), split.config).to_pylist()) if hit] == numbers
+        return numbers
+
+    assert found("attrs.a:1") == [0]
+    assert found("attrs.a:[0 TO 5]") == [0]
+    assert found("attrs.a.b:7") == [2]
+    assert found("attrs.k4999:4999") == [5]
+    assert found("attrs." + "a." * 89 + "a:1") == [3]
+    assert found("attrs." + "a." * 199 + "a:1") == [4]
+    assert found("attrs.a:*") == [0, 2, 3, 4]

@@ -14,6 +14,8 @@ from headwater.search.json_text import HARD_NUMBER, MAX_EASY_NUMBER, MAX_KEY_BYT
 _LIKE_A_TIME: Final = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:")
 _CONTROL: Final = re.compile(r"[\x00-\x1f]")
 _MAX_INTEGER: Final = 2**64
+_MAX_DEPTH: Final = 100
+"""The library reads JSON of up to 128 levels, those of its own document included."""
 
 
 class _UnusableError(Exception):
@@ -30,7 +32,7 @@ def usable_object(value: str, *, raw: bool) -> str:
     """
     hard: list[float] = []
     try:
-        checked = _checked(msgspec.json.decode(value), raw, hard)
+        checked = _checked(msgspec.json.decode(value), raw, hard, 0)
     except (msgspec.MsgspecError, _UnusableError, RecursionError):
         return UNUSABLE
     objects = isinstance(checked, list) and checked and all(isinstance(item, dict) for item in checked)
@@ -39,15 +41,17 @@ def usable_object(value: str, *, raw: bool) -> str:
     return msgspec.json.encode(checked).decode() + (HARD_NUMBER if hard else "")
 
 
-def _checked(value: Any, raw: bool, hard: list[float]) -> Any:
+def _checked(value: Any, raw: bool, hard: list[float], depth: int) -> Any:
     """The value as the index takes it; floats that have to be read with care are collected in `hard`."""
+    if depth > _MAX_DEPTH:
+        raise _UnusableError
     if isinstance(value, dict):
         for key in value:
             if len(key.encode()) > MAX_KEY_BYTES or _CONTROL.search(key):
                 raise _UnusableError
-        return {key: _checked(item, raw, hard) for key, item in value.items()}
+        return {key: _checked(item, raw, hard, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [_checked(item, raw, hard) for item in value]
+        return [_checked(item, raw, hard, depth + 1) for item in value]
     if isinstance(value, str):
         if len(value.encode()) > MAX_LEAF_BYTES:
             raise _UnusableError

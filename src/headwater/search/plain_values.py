@@ -147,15 +147,16 @@ def _decoded(text: str) -> Any:
 
 
 def _walk(value: Any, path: Sequence[str], deep: bool) -> Iterator[Any]:
-    if isinstance(value, list):
-        for item in value:
-            yield from _walk(item, path, deep)
-    elif path:
-        if isinstance(value, dict) and path[0] in value:
-            yield from _walk(value[path[0]], path[1:], deep)
-    elif isinstance(value, dict):
-        if deep:
-            for item in value.values():
-                yield from _walk(item, (), deep)
-    elif value is not None:
-        yield value
+    pending = [(value, 0)]  # texts may be nested more deeply than Python may call
+    while pending:
+        value, at = pending.pop()
+        if isinstance(value, list):
+            pending.extend((item, at) for item in reversed(value))
+        elif at < len(path):
+            if isinstance(value, dict) and path[at] in value:
+                pending.append((value[path[at]], at + 1))
+        elif isinstance(value, dict):
+            if deep:
+                pending.extend((item, at) for item in reversed(value.values()))
+        elif value is not None:
+            yield value
