@@ -153,6 +153,16 @@ def test_what_contradicts_the_schema_is_left_to_spark(kind: str, ddl: str) -> No
     assert reads(HELD[kind], ddl) is None
 
 
+def test_a_decimal_that_a_column_was_widened_to_may_be_narrow() -> None:
+    """Parquet has no 8-bit integers, so Spark alone would not believe that they fit."""
+    changes = {"delta.typeChanges": [{"fromType": "byte", "toType": "decimal(4,1)"}]}
+    field = StructField("c", parse_type("decimal(4,1)"), metadata=changes)
+    held = pa.array([-128, 127, None], pa.int8())
+    find_columns([field], pa.schema([("c", held.type)]), "none")
+    assert conform(held, field.type, "none").to_pylist() == [Decimal("-128.0"), Decimal("127.0"), None]
+    assert reads(held, "decimal(4,1)") is None, "not without a word in the log"
+
+
 def with_id(name: str, id_: int | None, type_: pa.DataType | None = None) -> pa.Field:
     metadata = None if id_ is None else {"PARQUET:field_id": str(id_)}
     return pa.field(name, type_ or pa.int64(), metadata=metadata)

@@ -33,6 +33,7 @@ from headwater.log.schema import (
 )
 from headwater.log.schema.arrow import type_to_arrow
 from headwater.spark.columns import part_in_files
+from headwater.spark.widening import readable_types
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -93,7 +94,7 @@ def find_columns(
     """
     held = {each: _by_key(schema, each) for each in (mode, "none")}
     found: dict[str, pa.Field | None] = {}
-    for field in fields:
+    for field in readable_types(StructType(list(fields))).fields:
         own_mode: MappingMode = "none" if field.name in unmapped else mode
         if own_mode == "id" and not has_field_ids(schema):
             raise UnreadableInPythonError(
