@@ -70,7 +70,7 @@ def test_hidden_files_and_what_a_killed_write_left_are_in_nobodys_way(rows: Data
     hw.write(rows, tmp_path / "t", mode="append")
 
     assert hw.open_log(tmp_path / "t").num_files == 1
-    assert not list((tmp_path / "t" / "_delta_log").glob("_creating-*"))
+    assert not list((tmp_path / "t").glob("_creating-*"))
 
 
 def test_clones_and_declared_tables_take_nothing_over_either(
@@ -128,7 +128,7 @@ def test_a_first_write_that_was_killed_can_be_repeated(
     def killed(*arguments: Any) -> Any:
         original(*arguments)
         # What a killed process does not do any more.
-        monkeypatch.setattr("headwater.log.tree._release", lambda _ctx, _claims: None)
+        monkeypatch.setattr("headwater.log.tree._release", lambda _store, _claims: None)
         raise KilledError
 
     monkeypatch.setattr(write_attempt, "write_files", killed)
@@ -140,7 +140,7 @@ def test_a_first_write_that_was_killed_can_be_repeated(
     hw.write(rows, tmp_path / "t", mode="append")
 
     assert hw.open_log(tmp_path / "t").num_files == 1
-    assert not list((tmp_path / "t" / "_delta_log").glob("_creating-*"))
+    assert not list((tmp_path / "t").glob("_creating-*"))
 
 
 def test_two_who_create_a_table_at_the_same_time_do_not_stand_in_each_others_way(
@@ -158,15 +158,15 @@ def test_two_who_create_a_table_at_the_same_time_do_not_stand_in_each_others_way
     hw.write(rows, tmp_path / "t", mode="append")
 
     assert hw.open_log(tmp_path / "t").num_files == 2
-    assert not list((tmp_path / "t" / "_delta_log").glob("_creating-*"))
+    assert not list((tmp_path / "t").glob("_creating-*"))
 
 
 def test_a_first_write_that_fails_leaves_the_place_as_it_was(tmp_path: Path) -> None:
     ctx = table_context(tmp_path / "t")
     with contextlib.suppress(ValueError), claimed(ctx):
-        assert list((tmp_path / "t" / "_delta_log").glob("_creating-*"))
+        assert list((tmp_path / "t").glob("_creating-*"))
         raise ValueError
-    assert not (tmp_path / "t" / "_delta_log").exists()
+    assert not list((tmp_path / "t").iterdir())
 
 
 def test_a_delta_table_and_a_search_table_created_at_the_same_time_do_not_both_succeed(

@@ -5,7 +5,7 @@ million objects. Which names belong to a table is the caller's business: hidden 
 
 A new table has its place to itself. Files that are there already would be invisible in it, and the first VACUUM would
 delete them; two tables in one place would delete each other's. Whoever writes data files before the first commit claims
-the place in the log directory meanwhile, so that somebody who creates the same table, or tries again after having been
+the place meanwhile, by a hidden file, so that somebody who creates the same table, or tries again after having been
 killed, does not take them for somebody else's.
 """
 
@@ -22,15 +22,15 @@ import pyarrow as pa
 from headwater.errors import InvalidCommitError, StorageError, TableAlreadyExistsError
 from headwater.log.columns import binaries, int64s
 from headwater.log.log_format import DELTA
-from headwater.log.segment import sort_listing
+from headwater.log.segment import list_log
 from headwater.log.split_format import INDEXTABLES
 from headwater.storage.base import Directory, DirectoryStore
-from headwater.storage.local import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from headwater.log.context import LogContext
+    from headwater.log.log_format import LogFormat
     from headwater.storage.base import ObjectMeta, ObjectStore
 
 TREE_SCHEMA = pa.schema([("key", pa.binary()), ("size_bytes", pa.int64()), ("modified_ms", pa.int64())])
@@ -40,7 +40,7 @@ _REMOTE_PARALLEL = 32
 INCOMPLETE = r"incomplete-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 """What a directory is called that an interrupted write of ours has left: a regular expression."""
 _CLAIM = "_creating-"
-"""What a claim is called in the log directory, before an id."""
+"""What a claim is called, before the kind of the table and an id: hidden from readers and from every VACUUM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +160,10 @@ def check_no_other_log(ctx: LogContext) -> None:
         TableAlreadyExistsError: there is one.
     """
     other = INDEXTABLES if ctx.format is DELTA else DELTA
-    if ctx.store.list_from(other.directory):
+    if ctx.store.list_from(other.directory) or _claims(ctx.store, other):
         raise TableAlreadyExistsError(
-            f"no {ctx.format.title} can be created at {ctx.uri}: there is a {other.title} (or what is left of one, in "
-            f"{other.directory}). Each would delete the files of the other. Choose another place."
+            f"no {ctx.format.title} can be created at {ctx.uri}: there is a {other.title}, or what is left of one "
+            f"({other.directory} or {_CLAIM}*). Each would delete the files of the other. Choose another place."
         )
 
 
@@ -183,35 +183,33 @@ def claimed(ctx: LogContext, *, ending: str = "") -> Iterator[None]:
         TableAlreadyExistsError, InvalidCommitError: the place is not free; see `check_vacant`.
     """
     check_vacant(ctx, ending=ending)
-    key = f"{ctx.format.directory}{_CLAIM}{ctx.new_id()}"
-    ctx.store.put(key, b"{}\n")
+    key = f"{_CLAIM}{ctx.format.name}-{ctx.new_id()}"
+    ctx.store.put(key, b"")
     try:
         check_no_other_log(ctx)
         yield
     except BaseException:
         with suppress(StorageError):  # what went wrong is the thing to report
-            if _has_versions(ctx) or _first_visible(ctx.store, ending) is None:
-                _release(ctx, [key])
+            if list_log(ctx).latest is not None or _first_visible(ctx.store, ending) is None:
+                _release(ctx.store, [key])
         raise
     with suppress(StorageError):
         # There is a table now: nobody's claim means anything any more.
-        _release(ctx, [meta.key for meta in ctx.store.list_from(ctx.format.directory) if _CLAIM in meta.key])
+        _release(ctx.store, _claims(ctx.store, ctx.format))
 
 
-def _release(ctx: LogContext, claims: list[str]) -> None:
-    ctx.store.delete_many(claims)
-    if isinstance(ctx.store, LocalStore):
-        ctx.store.remove_directory(ctx.format.directory)  # empty only if there is no table
+def _release(store: ObjectStore, claims: list[str]) -> None:
+    store.delete_many(claims)
+
+
+def _claims(store: ObjectStore, log_format: LogFormat) -> list[str]:
+    """The claims of a place for a table of one kind."""
+    return [meta.key for meta in store.list_from("") if meta.key.startswith(f"{_CLAIM}{log_format.name}-")]
 
 
 def _is_claimed(ctx: LogContext) -> bool:
     """Whether the table is being created, or has been, since the place was looked at."""
-    metas = ctx.store.list_from(ctx.format.directory)
-    return any(_CLAIM in meta.key for meta in metas) or sort_listing(metas, ctx.format).latest is not None
-
-
-def _has_versions(ctx: LogContext) -> bool:
-    return sort_listing(ctx.store.list_from(ctx.format.directory), ctx.format).latest is not None
+    return bool(_claims(ctx.store, ctx.format)) or list_log(ctx).latest is not None
 
 
 def _first_visible(store: ObjectStore, ending: str = "") -> str | None:
