@@ -77,7 +77,10 @@ class ChangeFiles:
     def partition_fields(self) -> list[dict[str, Any]]:
         """The table's partition columns and the known ones, as fields of a Spark schema in JSON."""
         known = [replace(f, name=self.known[f.name]) for f in CHANGE_FIELDS if f.name in self.known]
-        return spark_fields([*self.columns.partition_fields, *known])
+        own = self.columns.partition_fields
+        if not all(field.nullable for field in own):  # whatever the schema says: see `SnapshotFiles`
+            own = [replace(f, nullable=f.nullable or self.rows.column(f.name).null_count > 0) for f in own]
+        return spark_fields([*own, *known])
 
     def shown(self) -> list[Column]:
         """The columns of the feed, over a scan of the files."""

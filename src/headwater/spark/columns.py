@@ -78,13 +78,8 @@ class ScanColumns:
 
     @cached_property
     def partition_fields(self) -> list[StructField]:
-        """The partition columns in the order of `partition_columns`, by physical name.
-
-        Whatever the schema says of nulls: writers have put empty text, which is null, into columns that are NOT NULL,
-        and Spark's code for columns without nulls fails when it meets one.
-        """
-        fields = [self.physical.field(_scan_name(self.table.field(name), self.mode)) for name in self.partition_columns]
-        return [replace(field, nullable=True) for field in fields]
+        """The partition columns in the order of `partition_columns`, by physical name."""
+        return [self.physical.field(_scan_name(self.table.field(name), self.mode)) for name in self.partition_columns]
 
     def partition_key(self, logical: str) -> str:
         """The name of a partition column in `partitionValues`."""

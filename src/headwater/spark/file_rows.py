@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from headwater.log.file_uris import file_uris, hadoop_root
 from headwater.log.map_lookup import values_of_key
@@ -22,7 +23,7 @@ from headwater.log.schema.types import is_string
 if TYPE_CHECKING:
     from headwater.log.schema import StructField
 
-__all__ = ["END", "MODIFIED", "PATH", "SIZE", "START", "file_uris", "hadoop_root", "partition_values"]
+__all__ = ["END", "MODIFIED", "PATH", "SIZE", "START", "file_uris", "hadoop_root", "has_nulls", "partition_values"]
 
 PATH, SIZE, MODIFIED = hidden("path"), hidden("size"), hidden("modification_time")
 """Columns of files beside their partition values: URI, bytes, milliseconds."""
@@ -47,3 +48,9 @@ def partition_values(
     texts = pa.chunked_array([values_of_key(chunk, physical) for chunk in maps.chunks], pa.string()).combine_chunks()
     target = pa.string() if is_string(field.type) else type_to_arrow(field.type)
     return pa.chunked_array([typed_values(texts, field, target, time_zone)])
+
+
+def has_nulls(maps: pa.ChunkedArray, physical: str) -> bool:
+    """Whether a partition column is null in some file: it has no text, or an empty one."""
+    texts = [values_of_key(chunk, physical) for chunk in maps.chunks]
+    return any(text.null_count or pc.any(pc.equal(text, "")).as_py() for text in texts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from headwater.spark.columns import ScanColumns, spark_fields
 from headwater.spark.deletion_vectors import VECTOR_COLUMN, NumbersVectors
 from headwater.spark.explain import shortened
 from headwater.spark.failures import remember_files
-from headwater.spark.file_rows import MODIFIED, PATH, SIZE, file_uris, hadoop_root, partition_values
+from headwater.spark.file_rows import MODIFIED, PATH, SIZE, file_uris, hadoop_root, has_nulls, partition_values
 from headwater.spark.jvm import exact_key
 from headwater.spark.row_tracking import HIDDEN_COLUMNS as ROW_TRACKING_COLUMNS
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headwater.log.expressions import Column, Expression
+    from headwater.log.schema import StructField
     from headwater.log.snapshot import Snapshot
 
 _MAX_LISTED = 20_000
@@ -88,8 +89,24 @@ class SnapshotFiles:
         if isinstance(self.snapshot, NumberedPart):
             hidden.append((FILE_COLUMN, "integer"))
         return [
-            *spark_fields(self.columns.partition_fields),
+            *spark_fields(self._partition_fields),
             *({"name": name, "type": type_, "nullable": True, "metadata": {}} for name, type_ in hidden),
+        ]
+
+    @property
+    def _partition_fields(self) -> list[StructField]:
+        """The partition columns, which may be null if some value is.
+
+        Writers have put empty text, which is null, into columns that are NOT NULL, and Spark's code for columns without
+        nulls fails when it meets one.
+        """
+        fields = self.columns.partition_fields
+        if all(field.nullable for field in fields):
+            return fields
+        maps = self.snapshot.files(columns=["partitionValues"]).column("partitionValues")
+        keys = map(self.columns.partition_key, self.columns.partition_columns)
+        return [
+            f if f.nullable else replace(f, nullable=has_nulls(maps, key)) for f, key in zip(fields, keys, strict=True)
         ]
 
     @property
