@@ -106,7 +106,8 @@ class ScanSource:
     @cached_property
     def key(self) -> str:
         """Says exactly what is scanned: Spark takes sources with equal keys for one another."""
-        table = (self.snapshot.uri, self.snapshot.metadata.id, self.snapshot.version, self.storage_options)
+        options = sorted((name, str(value)) for name, value in (self.storage_options or {}).items())
+        table = (self.snapshot.uri, self.snapshot.metadata.id, self.snapshot.version, options)
         return exact_key(type(self).__name__, table, self.config.to_json(), self.search)
 
     @cached_property
