@@ -137,3 +137,17 @@ def test_importing_headwater_is_light() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert done.stdout.split() == []
+
+
+def test_every_promise_of_the_safety_page_names_tests_that_exist() -> None:
+    page = (ROOT / "docs" / "safety.md").read_text()
+    promises = [
+        line for line in page.splitlines() if line.startswith("| ") and not line.startswith(("| promise", "| ---"))
+    ]
+    named = [re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", line) for line in promises]
+
+    assert len(promises) > 25
+    assert all(named), "a promise without a test"
+    for path, test in (reference for line in named for reference in line):
+        assert not test or f"def {test}(" in (ROOT / path).read_text(), f"{path}::{test}"
+        assert (ROOT / path).is_file(), path

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from log_model import path_key
 from log_settings import examined
 
+from headwater.errors import CorruptLogError
+from headwater.log.file_uris import file_uris
 from headwater.log.paths import canonical, canonical_array
 
 _NAMES = st.text(st.sampled_from("ab /%&+:=#?é😀~.25"), min_size=1, max_size=12)
@@ -108,3 +110,13 @@ def test_a_slice_of_an_array_is_decoded_like_the_array() -> None:
 def test_an_array_that_is_canonical_already_is_not_copied() -> None:
     paths = pa.array(["a", "b"])
     assert canonical_array(paths) is paths
+
+
+@pytest.mark.parametrize("path", ["d/%FF.parquet", "%C3(", "a%00b"])
+def test_a_path_that_is_no_text_is_named_in_the_error(path: str) -> None:
+    paths = pa.chunked_array([["fine.parquet", "also%20fine", path]])
+
+    with pytest.raises(CorruptLogError, match="no text once it is decoded") as raised:
+        file_uris(paths, "file:///data/events")
+
+    assert repr(path) in str(raised.value)

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from headwater.errors import CorruptLogError
 from headwater.log.columns import strings
 from headwater.log.paths import canonical_array
 from headwater.storage.uri import parse_uri
@@ -50,8 +51,12 @@ def file_uris(paths: pa.ChunkedArray, uri: str) -> pa.ChunkedArray:
 
 
 def absolute_paths(paths: pa.Array, uri: str) -> pa.Array:
-    """The same, decoded, as Hadoop's `Path` shows them: `file:/data/my events/part-0.parquet`."""
-    decoded = canonical_array(paths).cast(pa.string())
+    """The same, decoded, as Hadoop's `Path` shows them: `file:/data/my events/part-0.parquet`.
+
+    Raises:
+        CorruptLogError: a path is no text once it is decoded (`%FF`), so that Spark cannot be told of the file.
+    """
+    decoded = _text(canonical_array(paths), paths, uri)
     climbing = pc.starts_with(decoded, "../")
     if pc.any(climbing).as_py():
         decoded = pc.replace_with_mask(decoded, climbing, _climbed(decoded.filter(climbing), uri))
@@ -64,6 +69,23 @@ def absolute_paths(paths: pa.Array, uri: str) -> pa.Array:
     local = pc.binary_join_element_wise("file:", decoded, "")
     below = pc.binary_join_element_wise(hadoop_root(uri), decoded, "/")
     return pc.case_when(pc.make_struct(pc.and_(rooted, has_scheme), rooted, has_scheme), local, own, decoded, below)
+
+
+def _text(decoded: pa.Array, paths: pa.Array, uri: str) -> pa.Array:
+    try:
+        text = decoded.cast(pa.string())
+    except pa.ArrowInvalid:
+        text = None
+    if text is not None and not pc.any(pc.match_substring(text, "\x00")).as_py():
+        return text
+    for path, plain in zip(paths.to_pylist(), decoded.cast(pa.binary()).to_pylist(), strict=True):
+        try:
+            bad = b"\x00" in plain or plain.decode() is None
+        except UnicodeDecodeError:
+            bad = True
+        if bad:
+            raise CorruptLogError(f"the log of {uri} names the file {path!r}, which is no text once it is decoded.")
+    raise AssertionError("some path cannot be decoded")
 
 
 def _climbed(paths: pa.Array, uri: str) -> pa.Array:
