@@ -86,7 +86,7 @@ def planned_read(spark: SparkSession, snapshot: Snapshot, wanted: Wanted) -> tup
     materialized = materialized_columns(snapshot) if wanted.row_tracking else {}
     files = SnapshotFiles(snapshot, table, _Descriptors() if wanted.has_vectors else None, wanted.row_tracking)
     rows = files.rows(wanted.selection.pruning(spark, snapshot.schema))
-    check_places(snapshot.uri, wanted.storage_options, rows.column("path"))
+    check_places(snapshot.uri, wanted.storage_options, rows.column(PATH))
     (remember_connect_scan if is_connect(spark) else remember_scan)(files.root, snapshot.version)
     plan = replace(_plan(table, snapshot, wanted, materialized), settings=reader_settings(spark))
     return plan, files, rows
@@ -112,7 +112,7 @@ def read_in_python(
         rows: the files, one or more: `PATH` (as URI), `SIZE`, and the columns that the plan speaks of.
         summary: for those who ask what is read.
     """
-    check_places(plan.uri, plan.storage_options, rows.column("path"))
+    check_places(plan.uri, plan.storage_options, rows.column(PATH))
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return read_splits(plan, batches)
