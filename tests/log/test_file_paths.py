@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from posixpath import normpath
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -74,14 +75,14 @@ def test_a_path_is_decoded_exactly_once() -> None:
 
 
 @examined
-@given(_NAMES, st.data())
+@given(_NAMES.filter(lambda name: not name.endswith("/")), st.data())
 def test_any_mix_of_escaped_and_plain_characters_names_the_same_file(name: str, data: st.DataObject) -> None:
     def spelled() -> str:
         # A percent sign must be escaped, anything else may be.
         return "".join(quote(c, safe="") if c == "%" or data.draw(st.booleans()) else c for c in name)
 
     scheme = data.draw(st.sampled_from(["", "file:", "file://", "File:"]))
-    assert canonical(f"{scheme}/data/{spelled()}") == canonical(f"/data/{spelled()}") == f"/data/{name}"
+    assert canonical(f"{scheme}/data/{spelled()}") == canonical(f"/data/{spelled()}") == normpath(f"/data/{name}")
 
 
 @examined

@@ -356,12 +356,10 @@ NUMBERS = [
     "text",
     [
         "1e999999",
-        "1e-999999999",
         "NaN",
         "Infinity",
         "9" * 60,
         "-" + "9" * 60,
-        "1.23456",
         "0x10",
         "1_000",
         "１２",
@@ -379,7 +377,15 @@ def test_a_decimal_that_does_not_fit_its_column_is_an_error_that_names_it(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("text", "fits"), [("1e2", "p = 100"), (" 1.5 ", "p = 1.5"), ("+7", "p = 7"), (".5", "p = 0.5")]
+    ("text", "fits"),
+    [
+        ("1e2", "p = 100"),
+        (" 1.5 ", "p = 1.5"),
+        ("+7", "p = 7"),
+        (".5", "p = 0.5"),
+        ("1.23456", "p = 1.23"),
+        ("1e-99999", "p = 0"),
+    ],
 )
 def test_a_decimal_may_be_written_in_other_ways(tmp_path: Path, text: str, fits: str) -> None:
     path = table(tmp_path, add={"partitionValues": {"p": text}})

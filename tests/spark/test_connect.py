@@ -110,7 +110,7 @@ def test_partition_values_of_every_type(
 @pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles"])
 def test_timestamps_do_not_depend_on_the_session(remote: SparkSession, tmp_path: Path, zone: str) -> None:
     table = DeltaTable(tmp_path / "t", field("id", "long"), field("p", "timestamp"), partition_columns=("p",))
-    table.append(ids(1), partitionValues={"p": "2024-01-31 12:00:00.000001"})
+    table.append(ids(1), partitionValues={"p": "2024-01-31T12:00:00.000001Z"})
     before = remote.conf.get("spark.sql.session.timeZone")
     remote.conf.set("spark.sql.session.timeZone", zone)
     try:

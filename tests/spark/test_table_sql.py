@@ -206,14 +206,14 @@ def test_such_texts_cannot_be_added_either(spark: SparkSession, path: str, expre
         with pytest.raises(InvalidCommitError, match="generated column g"):
             builder.addColumn("g", "BOOLEAN", generatedAlwaysAs=expression).execute()
         builder = hw.DeltaTable.create(spark).location(path + "2").addColumn("id", "BIGINT")
-        with pytest.raises(InvalidCommitError, match="CHECK constraint c"):
+        with pytest.raises(InvalidCommitError, match="constraint c"):
             builder.property("delta.constraints.c", expression).execute()
         builder = hw.DeltaTable.create(spark).location(path + "2").addColumn("id", "BIGINT")
         with pytest.raises(InvalidCommitError, match="default of column d"):
             builder.addColumns([T.StructField("d", T.BooleanType(), True, {"CURRENT_DEFAULT": expression})]).execute()
     finally:
         spark.conf.unset(TRUSTED_TABLES)
-    with pytest.raises(InvalidCommitError, match="CHECK constraint c"):
+    with pytest.raises(InvalidCommitError, match="constraint c"):
         hw.write(spark.range(1), path + "3", properties={"delta.constraints.c": expression})
     with pytest.raises(hw.TableNotFoundError):
         hw.open_log(path + "3")

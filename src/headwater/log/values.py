@@ -230,19 +230,25 @@ def _at_scale(value: Decimal, target: pa.DataType, rounding: str) -> Decimal | N
 
 
 def parse_bounds(values: pa.Array, type_: DataType) -> pa.Array:
-    """Like `parse_text`, with null (unknown) for every value that does not parse."""
+    """Like `parse_text`, with null (unknown) for every value that does not parse, or not exactly."""
+    target = comparable_type(type_)
     try:
+        if isinstance(type_, DecimalType):
+            return _parse_plain(values, type_, target, "UTC")
         return parse_text(values, type_)
     except pa.ArrowInvalid:
-        target = comparable_type(type_)
         return pa.concat_arrays([_parse_one(values[i : i + 1], type_, target) for i in range(len(values))])
 
 
 def _parse_one(value: pa.Array, type_: DataType, target: pa.DataType) -> pa.Array:
     try:
-        return parse_text(value, type_)
+        found = parse_text(value, type_)
     except pa.ArrowInvalid:
         return pa.nulls(1, target)
+    if not isinstance(type_, DecimalType) or found.null_count:
+        return found
+    # A bound that was rounded to the column's scale may lie on the wrong side of a value.
+    return found if found[0].as_py() == Decimal(value[0].as_py().strip(_BLANKS)) else pa.nulls(1, target)
 
 
 def has_zone(text: str) -> bool:

@@ -28,6 +28,7 @@ from headwater.spark.parquet_splice import UnsplicedError, splice
 from headwater.spark.task_writer import WrittenFile
 from headwater.storage.failures import from_os_error
 from headwater.storage.local import LocalStore
+from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -156,9 +157,10 @@ class ColumnWriter:
             UnreadableInPythonError: the file holds something that only Spark understands.
             StorageError: the file could not be written.
         """
-        store, key = self._files.locate(old.uri)
-        if not isinstance(store, LocalStore):
+        if parse_uri(old.uri).kind != "local":
             raise UnreadableInPythonError(f"{old.uri} is not on a disk")
+        store, key = self._files.locate(old.uri)
+        assert isinstance(store, LocalStore), "a file on a disk"
         try:
             return self._changed(old, store.local_path(key), rows, values)
         except (UnreadableInPythonError, CorruptLogError) as error:

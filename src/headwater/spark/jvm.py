@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
@@ -109,6 +110,30 @@ _PLAIN = (str, bytes, bool, int, float, Decimal, date, time, timedelta)
 """Values of which Python's `repr` says all, beside their type."""
 _NUMBERS = itertools.count(1)
 _JVMS: weakref.WeakKeyDictionary[Any, Jvm] = weakref.WeakKeyDictionary()
+
+
+class _Callee:
+    """A Python object that Spark calls; keeps its last answer on each thread until the next call of that thread.
+
+    An answer that is an object of the JVM goes there as its number. Were Python to drop the object right away, py4j
+    would tell the JVM so on another line, and sometimes before the answer is read: which then is null.
+    """
+
+    _last = threading.local()
+
+    def __init__(self, target: object) -> None:
+        self._target = target
+        self.Java = target.Java  # type: ignore[attr-defined]
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._target, name)
+
+        def call(*arguments: Any) -> Any:
+            answer = method(*arguments)
+            self._last.answer = answer
+            return answer
+
+        return call
 
 
 def jvm_of(spark: SparkSession) -> Jvm:
@@ -217,7 +242,8 @@ class Jvm:
         server = self.kept("gateway server", lambda: Reference("GATEWAY_SERVER", self.gateway._gateway_client))
         callbacks = self.compiled(_CALLBACKS, _CALLBACKS_SOURCE, "org.apache.spark.sql.types.DataType")
         own = key if key is not None else f"{type(target).__name__} {next(_NUMBERS)}"
-        return callbacks.create(server, target, name if name is not None else type(target).__name__, own)
+        callee = _Callee(target)
+        return callbacks.create(server, callee, name if name is not None else type(target).__name__, own)
 
     def compiled(self, factory: str, source: str, beside: str) -> JavaObject:
         """An object of a class that Janino compiles, the compiler with which Spark generates code; made once.
