@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _FIRST_CHECKPOINT = """
 import sys
 import headwater as hw
-from headwater.log.checkpoint_writer import write_checkpoint
+from headwater.log.delta.checkpoint.write import write_checkpoint
 write_checkpoint(hw.open_log(sys.argv[1]))
 """
 _ANSWER = """
@@ -59,7 +59,7 @@ def _remove(clone: str) -> None:
 
 def _headwater(clone: str) -> str:
     import headwater as hw
-    from headwater.log.checkpoint_writer import write_checkpoint
+    from headwater.log.delta.checkpoint.write import write_checkpoint
 
     write_checkpoint(hw.open_log(clone))
     return clone

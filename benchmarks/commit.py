@@ -36,11 +36,11 @@ COMMIT = Benchmark(
     ),
 )
 FEW = 9
-"""Commits in the cases that compare tables: so many lie between two checkpoints."""
+"""Commits in the cases that compare tables; as many as lie between two checkpoints."""
 
 
 def history_table(commits: int, cache: Path) -> Path:
-    """A table after so many commits of one file each, with a checkpoint at the end; made once."""
+    """Make, once, a table after a number of commits of one file each, with a checkpoint at the end."""
     path = cache / f"history-{commits}"
     if not path.exists():
         subprocess.run(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DELTALAKE = "deltalake"
 WRITERS = 8
 HEADWATER_IMPORTS = (
-    "headwater.tables",
+    "headwater.api.open",
     "headwater.storage.*",
     "headwater.log.*",
     "headwater.features.*",
@@ -55,8 +55,8 @@ class Ready:
 
 
 def _open_headwater(path: str) -> Any:
-    from headwater.features.gate import check_readable, check_writable
-    from headwater.features.rules import COMMIT_RULES
+    from headwater.features.context import COMMIT_RULES
+    from headwater.features.registry import check_readable, check_writable
     from headwater.log.context import LogContext
     from headwater.log.opening import open_snapshot
     from headwater.storage import open_store
@@ -66,9 +66,9 @@ def _open_headwater(path: str) -> Any:
 
 
 def _commit_headwater(snapshot: Any, name: str, commits: int) -> None:
-    from headwater.log.actions import Add
-    from headwater.log.draft import Operation as Did
-    from headwater.log.transaction import Transaction
+    from headwater.log.actions.model import Add
+    from headwater.log.commit.draft import Operation as Did
+    from headwater.log.commit.transaction import Transaction
 
     values = dict.fromkeys(snapshot.partition_columns, "2024-01-01")
     for number in range(commits):

@@ -62,7 +62,7 @@ def find() -> DeltaSpark:
 
 def install() -> DeltaSpark:
     """Install what is missing."""
-    from headwater.spark.java import find_java
+    from headwater.spark.session.java import find_java
 
     environment = home() / "venv"
     python = environment / "bin" / "python"

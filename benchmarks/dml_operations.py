@@ -205,7 +205,7 @@ def cpu_time_s() -> float:
 
 
 def before_each() -> None:
-    """Let nobody pay for the garbage of another, and begin to watch the memory anew."""
+    """Collect garbage, so that no peer pays for that of another, and reset the memory peaks."""
     if _has_spark():
         collect_garbage()
     for pid in _processes():

@@ -46,7 +46,7 @@ def with_vectors(table: ScanTable) -> Path:
 
 
 def upserts(table: ScanTable, percent: int, *, changes_all: bool = False) -> Path:
-    """The rows of a MERGE: so many per cent of the table, spread over all of it, a tenth of them new.
+    """Make the rows of a MERGE: a percentage of the table, spread over all of it, a tenth of them new.
 
     Rows that are there have another value in one column, or in all but the key.
     """
@@ -128,7 +128,7 @@ def small_files(num_rows: int, num_files: int, cache: Path) -> ScanTable:
 
 
 def littered(num_files: int, cache: Path) -> Path:
-    """A table with so many files in its directories, of which the log names every second; all are a month old."""
+    """Make a table of whose files the log names every second; all are a month old."""
 
     def make(path: Path) -> None:
         import pyarrow as pa

@@ -317,7 +317,7 @@ def _child(module: str, operation: str, peer: str, subject: str) -> None:
     measurement = measure_here(how, subject)
     sys.stdout.write(json.dumps(asdict(measurement)) + "\n")
     sys.stdout.flush()
-    os._exit(0)  # releasing a million strings one by one is nobody's business here
+    os._exit(0)  # do not release a million strings one by one
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DELTALAKE = "deltalake"
 HEADWATER_IMPORTS = (
-    "headwater.tables",
+    "headwater.api.open",
     "headwater.storage.*",
     "headwater.log.*",
     "headwater.features.*",

@@ -146,7 +146,7 @@ def _case(title: str, operation: str, table: ScanTable, query: str) -> Case:
 
 def sessions_of(installed: delta_spark.DeltaSpark | None, others: Mapping[str, SessionSpec] | None = None) -> Sessions:
     """Where each peer is measured; `others` have sessions of their own names."""
-    from headwater.spark.java import find_java
+    from headwater.spark.session.java import find_java
 
     specs = {"own": SessionSpec(sys.executable)}
     session_of = {HEADWATER: "own", PARQUET: "own"}

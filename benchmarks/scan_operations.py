@@ -87,7 +87,7 @@ def session() -> Any:
     """The Spark session of this process."""
     jars = os.environ.get(DELTA_JARS_VARIABLE)
     if jars is None:
-        from headwater.spark.session import spark as start
+        from headwater.spark.session import session as start
 
         return start("benchmark", **CONF)
     from pyspark.sql import SparkSession
@@ -111,7 +111,7 @@ def cpu_time_s() -> float:
 
 
 def before_each() -> None:
-    """Let nobody pay for the garbage of another."""
+    """Collect garbage, so that no peer pays for that of another."""
     session().sparkContext._jvm.java.lang.System.gc()
 
 
@@ -119,7 +119,7 @@ def before_each() -> None:
 
 
 def open_headwater(subject: Subject) -> Any:
-    from headwater.spark.scan import read
+    from headwater.spark.scan.read import read
 
     return read(session(), subject.path)
 

@@ -65,7 +65,7 @@ ANSWER = {
 class ScanSpec:
     """A table of `num_rows` rows in `num_files` files.
 
-    Partitioned: each file is a partition, by the integer `p`. Deleted: so many per cent of the rows of each file are
+    Partitioned: each file is a partition, by the integer `p`. Deleted: a percentage of the rows of each file is
     in deletion vectors, at random.
     """
 
@@ -354,7 +354,7 @@ def make_planning_table(num_files: int, cache: Path) -> Path:
 
 
 def make_apart(order: dict[str, Any], cache: Path) -> Path:
-    """The table of an order, made in a process of its own: whoever measures must stay small."""
+    """Make a table in another process: the process that measures must stay small."""
     argv = [sys.executable, "-m", "benchmarks.scan_tables", "--cache", str(cache), "--order", json.dumps(order)]
     done = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, cwd=PROJECT)
     return Path(done.stdout.strip())

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 WITHOUT_CHECKPOINTS = "without checkpoints"
 SPLITS_PER_VERSION = 4
-IMPORTS = ("headwater.storage.*", "headwater.log.*", "headwater.search.table_log", "headwater.search.parallel_reads")
+IMPORTS = ("headwater.storage.*", "headwater.log.*", "headwater.search.table_log", "headwater.search.table_log")
 OPTIONS = {"spark.indextables.transaction.cache.enabled": "false"}
 
 
@@ -41,8 +41,7 @@ class FarStore:
 
 
 def _context(path: str, request_ms: int) -> Any:
-    from headwater.search.parallel_reads import ParallelReads
-    from headwater.search.table_log import search_context
+    from headwater.search.table_log import ParallelReads, search_context
     from headwater.storage import open_store
 
     store = open_store(path)
@@ -76,11 +75,11 @@ OPERATIONS: dict[str, Peers] = {
 
 
 def make_table(path: Path, versions: int, interval: int) -> None:
-    """A search table with so many versions, and a checkpoint at every so many of them."""
-    from headwater.log.draft import Operation as Did
+    """Make a search table with a number of versions, and checkpoints at an interval."""
+    from headwater.log.commit.draft import Operation as Did
+    from headwater.log.commit.transaction import Transaction
+    from headwater.log.indextables.actions import SplitAdd
     from headwater.log.schema import LONG, STRING, StructField, StructType
-    from headwater.log.split_actions import SplitAdd
-    from headwater.log.transaction import Transaction
     from headwater.search.table_log import create_search_log, open_search_log
 
     making = path.with_name(path.name + ".making")

@@ -79,7 +79,7 @@ def read_parquet(path: str) -> Any:
 
 def create_search_table(path: str) -> Any:
     """A search table for the lines."""
-    from headwater.search_table import SearchTable
+    from headwater.api.search_table import SearchTable
 
     schema = ", ".join(f"{name} {type_}" for name, type_ in SCHEMA.items())
     return SearchTable.create(session(), path, schema, types={"message": "text"})
@@ -97,7 +97,7 @@ class State:
 
 
 def _search_table(text: str) -> State:
-    from headwater.search_table import SearchTable
+    from headwater.api.search_table import SearchTable
 
     subject = Subject(**json.loads(text))
     table = SearchTable.forPath(session(), f"{subject.path}/{SEARCH_DIRECTORY}")
@@ -106,7 +106,7 @@ def _search_table(text: str) -> State:
 
 
 def _delta_table(text: str) -> State:
-    from headwater.delta_table import DeltaTable
+    from headwater.api.delta_table import DeltaTable
 
     subject = Subject(**json.loads(text))
     table = DeltaTable.forPath(session(), f"{subject.path}/{DELTA_DIRECTORY}")

@@ -1,7 +1,7 @@
 """Synthetic log lines for the benchmark `search`: as Parquet, as a search table, and as a Delta table with an index.
 
 The same spec always gives the same rows. Words are seven letters long, so that `LIKE '%word%'` finds what a search for
-the word finds, and the answers of all queries are known from the numbers that the lines are made of.
+the word finds, and the answers of all queries are known from the numbers behind the lines.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ PARQUET_DIRECTORY, SEARCH_DIRECTORY, DELTA_DIRECTORY = "parquet", "search", "del
 
 @dataclass(frozen=True, slots=True)
 class SearchSpec:
-    """So many lines in so many files, splits and data files."""
+    """How many lines are in how many files, splits and data files."""
 
     num_rows: int
     num_files: int
@@ -96,7 +96,7 @@ def word(number: int) -> str:
 
 @dataclass(frozen=True)
 class Lines:
-    """The numbers that the lines of one file are made of."""
+    """Return the numbers behind the lines of one file."""
 
     words: np.ndarray
     hosts: np.ndarray
@@ -222,7 +222,7 @@ def _index(spec: SearchSpec, target: Path) -> None:
 
 
 def search_tables_apart(spec: SearchSpec, cache: Path) -> SearchTables:
-    """`make_search_tables` in a process of its own: whoever measures must stay small."""
+    """Run `make_search_tables` in another process: the process that measures must stay small."""
     argv = [
         sys.executable,
         "-m",

@@ -128,7 +128,7 @@ def main() -> int:
     count = 50_000 if given.quick else 1_000_000
     import headwater as hw
 
-    spark = hw.spark("skipping")
+    spark = hw.session("skipping")
     try:
         with tempfile.TemporaryDirectory() as directory:
             found = layouts(spark, directory, count)

@@ -190,7 +190,7 @@ def make_table(spec: TableSpec, cache: Path) -> Table:
 def make_table_apart(spec: TableSpec, cache: Path) -> Table:
     """`make_table` in a process of its own.
 
-    A process inherits the peak memory of the one that starts it: whoever measures must not make tables.
+    A process inherits the peak memory of the one that starts it: the process that measures must not make tables.
     """
     if not (cache / spec.name).exists():
         options = ["--cache", str(cache), "--spec", json.dumps(asdict(spec))]

@@ -68,7 +68,7 @@ def _setup(text: str) -> State:
 
 
 def _write_headwater(state: State) -> State:
-    from headwater.spark.write import write
+    from headwater.spark.write.write import write
 
     write(state.frame, str(state.path), partition_by=("p",) if state.partitioned else ())
     return state

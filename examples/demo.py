@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 import headwater as hw
-from headwater.cli.histogram import bar
+from headwater.cli.files import bar
 
 SCHEMA = "event_id long, date date, at timestamp, customer int, country string, kind string, price decimal(8,2)"
 FILTERS = ("customer = 4711", "customer BETWEEN 100 AND 120", "price > 495", "customer < 500 AND price > 400")
@@ -34,7 +34,7 @@ def demo(page: Page) -> None:
     page.heading("Raw events: JSON, a file for each day")
     write_raw_events(Path("raw"))
     write_corrections(Path("corrections.json"))
-    page.do("spark = hw.spark('demo')")
+    page.do("spark = hw.session('demo')")
     page.do(f"raw = spark.read.schema({SCHEMA!r}).json('raw')")
     page.ask("raw.count()")
 

@@ -15,7 +15,7 @@ from log_search_data import DAYS, LINES_PER_DAY, lines
 from rich.table import Table
 from rich.text import Text
 
-from headwater.cli.histogram import bar
+from headwater.cli.files import bar
 
 NEXT_STEPS = {
     "docs/search.md": "the query language, fields, tokenizers",
@@ -28,7 +28,7 @@ def demo(page: Page) -> None:
     os.environ["HEADWATER_SPLIT_CACHE_DIR"] = str(Path("cache").resolve())  # so that nothing is left behind
     page.names.update(lines=lines, DAYS=DAYS)
     page.heading(f"A search table: {len(DAYS)} days of logs, {LINES_PER_DAY:,} lines a day")
-    page.do("spark = hw.spark('log search')")
+    page.do("spark = hw.session('log search')")
     page.do(
         "logs = hw.SearchTable.create(spark, 'logs', 'ts TIMESTAMP, host STRING, level STRING, took INT, "
         "message STRING, day DATE', partition_by='day', types={'message': 'text'})"

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 import headwater as hw
-from headwater.cli.formats import moment, size
-from headwater.cli.histogram import bar
+from headwater.cli.files import bar
+from headwater.cli.output import moment, size
 
 EVENTS = Path("events")
 FILTERS = (

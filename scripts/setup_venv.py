@@ -26,7 +26,7 @@ EXTRAS = ("dev", "spark", "connect")
 
 FIND_JAVA = """
 import sys
-from headwater.spark.java import JavaNotFoundError, find_java
+from headwater.spark.session.java import JavaNotFoundError, find_java
 try:
     runtime = find_java()
 except JavaNotFoundError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from delta_spark_oracle import DeltaSparkOracle
+    from support.oracles.delta_spark_oracle import DeltaSparkOracle
 
 _LONG = (
     "test_round_trips",
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def delta_spark() -> Iterator[DeltaSparkOracle]:
     """The reference implementation, started once."""
-    from delta_spark_oracle import DeltaSparkOracle, available
+    from support.oracles.delta_spark_oracle import DeltaSparkOracle, available
 
     missing = available()
     if missing:
@@ -61,12 +61,12 @@ def delta_spark() -> Iterator[DeltaSparkOracle]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session for all tests: starting a JVM takes longer than most of them."""
-    from headwater.spark.session import spark as start
+    from headwater.spark.session import session as start
 
     java_options = (
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",  # many plans and few rows: the better compiler takes more time than it saves
-        f"-Dlog4j2.configurationFile=file:{files('headwater.spark') / 'log4j2.properties'}",
+        f"-Dlog4j2.configurationFile=file:{files('headwater.spark') / 'resources' / 'log4j2.properties'}",
     )
     session = start(
         "tests",
@@ -80,3 +80,23 @@ def spark() -> Iterator[SparkSession]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_url() -> Iterator[str]:
+    """Start one server of Spark Connect when the first test needs it."""
+    from support.jobs.connect_server import connect_server
+
+    with connect_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def remote(connect_url: str) -> Iterator[SparkSession]:
+    """A session of Spark Connect."""
+    # Not `pyspark.sql.SparkSession.builder`, which turns the whole process into one of Spark Connect.
+    from pyspark.sql.connect.session import SparkSession
+
+    session: Any = SparkSession.builder.remote(connect_url).create()
+    yield session
+    session.client.close()

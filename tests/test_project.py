@@ -38,7 +38,7 @@ def project_files() -> Iterator[Path]:
     ignored = [".git", *(line.strip("/") for line in lines if line)]
     for directory, names, found in os.walk(ROOT):
         names[:] = [name for name in names if not any(fnmatch.fnmatch(name, rule) for rule in ignored)]
-        yield from (Path(directory, name) for name in found if not name.endswith(".parquet"))
+        yield from (Path(directory, name) for name in found if name != ".git" and not name.endswith(".parquet"))
 
 
 def pins() -> dict[str, str]:
@@ -119,7 +119,9 @@ ROOMS_WITHOUT_SPARK = (
     "headwater.log",
     "headwater.storage",
     "headwater.features",
-    "headwater.maintenance",
+    "headwater.parquet",
+    "headwater.search",
+    "headwater.commands",
     "headwater.cli",
 )
 

@@ -12,198 +12,77 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from headwater._version import __version__
+from headwater import errors
+from headwater._version import __version__ as __version__
+from headwater.errors import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from headwater.delta_table import DeltaTable
-    from headwater.errors import (
-        ColumnNotFoundError,
-        CommitStateUnknownError,
-        ConcurrentAppendException,
-        ConcurrentDeleteDeleteException,
-        ConcurrentDeleteReadException,
-        ConcurrentTransactionException,
-        ConcurrentWriteException,
-        ConstraintViolationError,
-        CorruptLogError,
-        CorruptSplitError,
-        DeltaConcurrentModificationException,
-        FilterError,
-        ForeignLocationError,
-        HeadwaterError,
-        InvalidCommitError,
-        InvalidMergeError,
-        InvalidTablePropertyError,
-        LogCleanupError,
-        MetadataChangedException,
-        MissingCommitError,
-        MissingFilesError,
-        MultipleSourceRowsError,
-        ProtocolChangedException,
-        RetentionError,
-        SchemaError,
-        SchemaMismatchError,
-        SearchConfigError,
-        SearchQueryError,
-        StorageError,
-        TableAlreadyExistsError,
-        TableNotFoundError,
-        UnreadableDataFileError,
-        UnsupportedProtocolError,
-        UntrustedExpressionError,
-        ValueConversionError,
-        VersionCleanedUpError,
-        VersionNotFoundError,
-        WriteOptionError,
-    )
-    from headwater.identity_generator import IdentityGenerator
-    from headwater.log.snapshot import Snapshot
-    from headwater.merge_builder import DeltaMergeBuilder
-    from headwater.optimize_builder import DeltaOptimizeBuilder
-    from headwater.search.delta_index import SearchCoverage, SearchIndexed, SearchIndexNotFoundError
-    from headwater.search_table import SearchTable
-    from headwater.searched_table import search_index
-    from headwater.spark.changes import read_changes
-    from headwater.spark.explain import scans
-    from headwater.spark.scan import read
-    from headwater.spark.search.sql_functions import register_search_functions
-    from headwater.spark.session import spark
-    from headwater.spark.write import Written, write
-    from headwater.table_builder import DeltaTableBuilder
-    from headwater.tables import open_log
+    from headwater.api.builders import DeltaMergeBuilder as DeltaMergeBuilder
+    from headwater.api.builders import DeltaOptimizeBuilder as DeltaOptimizeBuilder
+    from headwater.api.delta_table import DeltaTable as DeltaTable
+    from headwater.api.open import open_log as open_log
+    from headwater.api.search_table import SearchTable as SearchTable
+    from headwater.api.search_table import search_index as search_index
+    from headwater.api.table_builder import DeltaTableBuilder as DeltaTableBuilder
+    from headwater.api.table_builder import IdentityGenerator as IdentityGenerator
+    from headwater.log.snapshot import Snapshot as Snapshot
+    from headwater.search.delta_index import SearchCoverage as SearchCoverage
+    from headwater.search.delta_index import SearchIndexed as SearchIndexed
+    from headwater.spark.scan.explain import scans as scans
+    from headwater.spark.scan.read import read as read
+    from headwater.spark.scan.read import read_changes as read_changes
+    from headwater.spark.search.sql_functions import register_search_functions as register_search_functions
+    from headwater.spark.write.write import Written as Written
+    from headwater.spark.write.write import write as write
+    from headwater.sql.enable import enable as enable
+    from headwater.sql.enable import session as session
+    from headwater.sql.install import builder as builder
+    from headwater.sql.install import install as install
 
 _HOMES = {
-    "ColumnNotFoundError": "headwater.errors",
-    "CommitStateUnknownError": "headwater.errors",
-    "ConcurrentAppendException": "headwater.errors",
-    "ConcurrentDeleteDeleteException": "headwater.errors",
-    "ConcurrentDeleteReadException": "headwater.errors",
-    "ConcurrentTransactionException": "headwater.errors",
-    "ConcurrentWriteException": "headwater.errors",
-    "ConstraintViolationError": "headwater.errors",
-    "CorruptLogError": "headwater.errors",
-    "CorruptSplitError": "headwater.errors",
-    "DeltaConcurrentModificationException": "headwater.errors",
-    "DeltaMergeBuilder": "headwater.merge_builder",
-    "DeltaOptimizeBuilder": "headwater.optimize_builder",
-    "DeltaTable": "headwater.delta_table",
-    "DeltaTableBuilder": "headwater.table_builder",
-    "FilterError": "headwater.errors",
-    "ForeignLocationError": "headwater.errors",
-    "HeadwaterError": "headwater.errors",
-    "IdentityGenerator": "headwater.identity_generator",
-    "InvalidCommitError": "headwater.errors",
-    "InvalidMergeError": "headwater.errors",
-    "InvalidTablePropertyError": "headwater.errors",
-    "LogCleanupError": "headwater.errors",
-    "MetadataChangedException": "headwater.errors",
-    "MissingCommitError": "headwater.errors",
-    "MissingFilesError": "headwater.errors",
-    "MultipleSourceRowsError": "headwater.errors",
-    "ProtocolChangedException": "headwater.errors",
-    "RetentionError": "headwater.errors",
-    "SchemaError": "headwater.errors",
-    "SchemaMismatchError": "headwater.errors",
-    "SearchConfigError": "headwater.errors",
+    "DeltaMergeBuilder": "headwater.api.builders",
+    "DeltaOptimizeBuilder": "headwater.api.builders",
+    "DeltaTable": "headwater.api.delta_table",
+    "DeltaTableBuilder": "headwater.api.table_builder",
+    "IdentityGenerator": "headwater.api.table_builder",
     "SearchCoverage": "headwater.search.delta_index",
-    "SearchIndexNotFoundError": "headwater.search.delta_index",
     "SearchIndexed": "headwater.search.delta_index",
-    "SearchQueryError": "headwater.errors",
-    "SearchTable": "headwater.search_table",
+    "SearchTable": "headwater.api.search_table",
     "Snapshot": "headwater.log.snapshot",
-    "StorageError": "headwater.errors",
-    "TableAlreadyExistsError": "headwater.errors",
-    "TableNotFoundError": "headwater.errors",
-    "UnreadableDataFileError": "headwater.errors",
-    "UnsupportedProtocolError": "headwater.errors",
-    "UntrustedExpressionError": "headwater.errors",
-    "ValueConversionError": "headwater.errors",
-    "VersionCleanedUpError": "headwater.errors",
-    "VersionNotFoundError": "headwater.errors",
-    "WriteOptionError": "headwater.errors",
-    "Written": "headwater.spark.write",
-    "open_log": "headwater.tables",
-    "read": "headwater.spark.scan",
-    "read_changes": "headwater.spark.changes",
+    "Written": "headwater.spark.write.write",
+    "builder": "headwater.sql.install",
+    "enable": "headwater.sql.enable",
+    "install": "headwater.sql.install",
+    "open_log": "headwater.api.open",
+    "read": "headwater.spark.scan.read",
+    "read_changes": "headwater.spark.scan.read",
     "register_search_functions": "headwater.spark.search.sql_functions",
-    "scans": "headwater.spark.explain",
-    "search_index": "headwater.searched_table",
-    "spark": "headwater.spark",
-    "write": "headwater.spark.write",
+    "scans": "headwater.spark.scan.explain",
+    "search_index": "headwater.api.search_table",
+    "session": "headwater.sql.enable",
+    "write": "headwater.spark.write.write",
 }
+"""Where the public names are that are imported on first use: `import headwater` must not wait for Spark or Arrow."""
 
-__all__ = [
-    "ColumnNotFoundError",
-    "CommitStateUnknownError",
-    "ConcurrentAppendException",
-    "ConcurrentDeleteDeleteException",
-    "ConcurrentDeleteReadException",
-    "ConcurrentTransactionException",
-    "ConcurrentWriteException",
-    "ConstraintViolationError",
-    "CorruptLogError",
-    "CorruptSplitError",
-    "DeltaConcurrentModificationException",
-    "DeltaMergeBuilder",
-    "DeltaOptimizeBuilder",
-    "DeltaTable",
-    "DeltaTableBuilder",
-    "FilterError",
-    "ForeignLocationError",
-    "HeadwaterError",
-    "IdentityGenerator",
-    "InvalidCommitError",
-    "InvalidMergeError",
-    "InvalidTablePropertyError",
-    "LogCleanupError",
-    "MetadataChangedException",
-    "MissingCommitError",
-    "MissingFilesError",
-    "MultipleSourceRowsError",
-    "ProtocolChangedException",
-    "RetentionError",
-    "SchemaError",
-    "SchemaMismatchError",
-    "SearchConfigError",
-    "SearchCoverage",
-    "SearchIndexNotFoundError",
-    "SearchIndexed",
-    "SearchQueryError",
-    "SearchTable",
-    "Snapshot",
-    "StorageError",
-    "TableAlreadyExistsError",
-    "TableNotFoundError",
-    "UnreadableDataFileError",
-    "UnsupportedProtocolError",
-    "UntrustedExpressionError",
-    "ValueConversionError",
-    "VersionCleanedUpError",
-    "VersionNotFoundError",
-    "WriteOptionError",
-    "Written",
-    "__version__",
-    "open_log",
-    "read",
-    "read_changes",
-    "register_search_functions",
-    "scans",
-    "search_index",
-    "spark",
-    "write",
-]
+_ERRORS = [name for name, value in vars(errors).items() if isinstance(value, type) and issubclass(value, Exception)]
+
+__all__ = sorted([*_ERRORS, *_HOMES, "__version__"])
 
 
 def __getattr__(name: str) -> Any:
-    """Import public names on first use: a command line tool must not wait for Spark, Arrow or sqlglot."""
     if name not in _HOMES:
         raise AttributeError(f"module 'headwater' has no attribute {name!r}")
-    if name == "spark":  # the room and the function are one: see headwater/spark/__init__.py
-        return import_module("headwater.spark")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return __all__
+
+
+def load_ipython_extension(_: Any) -> None:
+    """Enable the Spark session of a notebook, and those that it starts later: `%load_ext headwater`."""
+    from headwater.sql.install import install as install_now
+
+    install_now()

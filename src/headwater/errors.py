@@ -6,13 +6,49 @@ they appear. A message says what happened, to which table, version or file, and 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
 
 class HeadwaterError(Exception):
     """The root of everything Headwater raises.
 
+    Attributes:
+        condition: Delta's name for what went wrong, such as `DELTA_TABLE_NOT_FOUND`; None where Delta has none.
+        parameters: what the message is about, by Delta's names for it.
+
     >>> issubclass(TableNotFoundError, HeadwaterError)
     True
     """
+
+    condition: str | None = None
+    parameters: Mapping[str, str] = {}
+
+    def __new__(cls, *arguments: object, condition: str | None = None, **_: Any) -> HeadwaterError:
+        """Make an error; once a session is enabled, of a class that is an exception of PySpark too."""
+        chosen = cls if _spark_class is None else _spark_class(cls, condition or cls.condition)
+        return super().__new__(chosen, *arguments)
+
+    def __init__(
+        self, *arguments: object, condition: str | None = None, parameters: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(*arguments)
+        if condition is not None:
+            self.condition = condition
+        if parameters is not None:
+            self.parameters = dict(parameters)
+
+
+_spark_class: Callable[[type[HeadwaterError], str | None], type[HeadwaterError]] | None = None
+"""Chooses a class that is an exception of PySpark as well (`headwater.sql.conditions`); None while none is wanted."""
+
+
+def raise_as_spark_does(choose: Callable[[type[HeadwaterError], str | None], type[HeadwaterError]]) -> None:
+    """From now on let every error be of the class that a function chooses, a subclass of its own."""
+    global _spark_class
+    _spark_class = choose
 
 
 # --- storage -----------------------------------------------------------------------------------------
@@ -68,9 +104,13 @@ class InvalidUriError(StorageError, ValueError):
 class TableNotFoundError(HeadwaterError):
     """The location holds no table: no log directory, or a log without a single commit or checkpoint."""
 
+    condition = "DELTA_TABLE_NOT_FOUND"
+
 
 class VersionNotFoundError(HeadwaterError):
     """The wanted version or timestamp is outside the range that the log can still reconstruct."""
+
+    condition = "DELTA_VERSION_NOT_FOUND"
 
 
 class VersionCleanedUpError(VersionNotFoundError):
@@ -104,9 +144,13 @@ class SchemaError(HeadwaterError):
 class ColumnNotFoundError(SchemaError):
     """A filter or projection names a column that the table does not have."""
 
+    condition = "DELTA_COLUMN_NOT_FOUND_IN_SCHEMA"
+
 
 class SchemaMismatchError(SchemaError):
     """The columns or types of a DataFrame do not fit the table's; the message shows where, column by column."""
+
+    condition = "DELTA_METADATA_MISMATCH"
 
 
 class UnreadableDataFileError(HeadwaterError):
@@ -125,6 +169,42 @@ class FilterError(HeadwaterError, ValueError):
     """A filter text cannot be parsed."""
 
 
+class ChangeDataError(HeadwaterError):
+    """The change data of a range cannot be read: it was not recorded, or the schema changed on the way."""
+
+
+class TimeTravelError(HeadwaterError, ValueError):
+    """The wanted version is given twice, or cannot be understood."""
+
+
+class ReadOptionError(HeadwaterError, ValueError):
+    """An option of a read is unknown, or contradicts another."""
+
+
+class RowTrackingDisabledError(HeadwaterError):
+    """Row ids were asked for, and the table does not have them."""
+
+
+class UnreadableInPythonError(UnreadableDataFileError):
+    """A data file holds something that only Spark's own reader understands."""
+
+
+class SessionError(HeadwaterError):
+    """A Spark session cannot be made to understand Delta: something is in the way."""
+
+
+class NotADeltaTableError(HeadwaterError):
+    """A statement for Delta tables names a table of another kind."""
+
+    condition = "DELTA_TABLE_ONLY_OPERATION"
+
+
+class SqlSyntaxError(HeadwaterError, ValueError):
+    """A statement begins as one of Delta's, and goes on as none."""
+
+    condition = "PARSE_SYNTAX_ERROR"
+
+
 # --- writing ------------------------------------------------------------------------------------------
 
 
@@ -135,6 +215,8 @@ class WriteOptionError(HeadwaterError, ValueError):
 class TableAlreadyExistsError(HeadwaterError):
     """There is a table already where one was to be created."""
 
+    condition = "DELTA_TABLE_ALREADY_EXISTS"
+
 
 class ConstraintViolationError(HeadwaterError):
     """A row breaks a rule of the table: NOT NULL, CHECK, a generated column, a length. Nothing was committed."""
@@ -142,6 +224,10 @@ class ConstraintViolationError(HeadwaterError):
 
 DeltaInvariantViolationException = ConstraintViolationError
 """The name under which Delta users know it."""
+
+
+class PartitionValueError(HeadwaterError):
+    """A value cannot be kept as a partition value: the log has no text for it."""
 
 
 class InvalidMergeError(HeadwaterError, ValueError):
@@ -153,6 +239,8 @@ class MultipleSourceRowsError(HeadwaterError):
 
     Delta users know it as DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE.
     """
+
+    condition = "DELTA_MULTIPLE_SOURCE_ROW_MATCHING_TARGET_ROW_IN_MERGE"
 
 
 class ValueConversionError(HeadwaterError):
@@ -190,29 +278,43 @@ class DeltaConcurrentModificationException(HeadwaterError):
 class ConcurrentWriteException(DeltaConcurrentModificationException):
     """Other writers committed again and again, until this one gave up."""
 
+    condition = "DELTA_CONCURRENT_WRITE"
+
 
 class ConcurrentAppendException(DeltaConcurrentModificationException):
     """Files were added where this transaction had read."""
+
+    condition = "DELTA_CONCURRENT_APPEND"
 
 
 class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
     """A file that this transaction had read was removed."""
 
+    condition = "DELTA_CONCURRENT_DELETE_READ"
+
 
 class ConcurrentDeleteDeleteException(DeltaConcurrentModificationException):
     """A file that this transaction removes was removed by another one."""
+
+    condition = "DELTA_CONCURRENT_DELETE_DELETE"
 
 
 class ConcurrentTransactionException(DeltaConcurrentModificationException):
     """The progress of the same application, or the same metadata domain, was recorded by another transaction."""
 
+    condition = "DELTA_CONCURRENT_TRANSACTION"
+
 
 class MetadataChangedException(DeltaConcurrentModificationException):
     """The table's schema, partitioning or properties were changed."""
 
+    condition = "DELTA_METADATA_CHANGED"
+
 
 class ProtocolChangedException(DeltaConcurrentModificationException):
     """The table's protocol was changed."""
+
+    condition = "DELTA_PROTOCOL_CHANGED"
 
 
 # --- maintenance --------------------------------------------------------------------------------------
@@ -225,6 +327,8 @@ class LogCleanupError(HeadwaterError):
 class RetentionError(HeadwaterError, ValueError):
     """A retention of VACUUM that is negative, or so short that readers and writers at work could lose files."""
 
+    condition = "DELTA_VACUUM_RETENTION_PERIOD_TOO_SHORT"
+
 
 class MissingFilesError(HeadwaterError):
     """Files of the version to restore are not in the store any more.
@@ -236,6 +340,10 @@ class MissingFilesError(HeadwaterError):
     def __init__(self, message: str, paths: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.paths = paths
+
+
+class NotParquetError(HeadwaterError):
+    """A file in a directory of Parquet files is not one."""
 
 
 # --- search -------------------------------------------------------------------------------------------
@@ -273,3 +381,52 @@ class CorruptSplitError(HeadwaterError):
 
     def __reduce__(self) -> tuple[type[CorruptSplitError], tuple[str, str]]:
         return type(self), (str(self), self.path)
+
+
+class SearchIndexNotFoundError(HeadwaterError):
+    """The Delta table has no search index."""
+
+
+class SearchFunctionError(HeadwaterError):
+    """The search functions of SQL cannot be had."""
+
+
+# --- Spark ---------------------------------------------------------------------------------------------
+
+
+class JavaNotFoundError(HeadwaterError):
+    """No Java runtime that Spark could start was found.
+
+    Attributes:
+        tried: one line for each place that was looked at, saying why it did not serve.
+    """
+
+    def __init__(self, message: str, tried: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.tried = tried
+
+
+class ExecutorSetupError(HeadwaterError):
+    """The Python on the executors lacks what reading there needs."""
+
+
+class FilesystemNotConfiguredError(StorageError):
+    """Spark has no filesystem for the store that holds the table."""
+
+
+class FileNameError(HeadwaterError):
+    """The table has a data file with a name that Spark Connect cannot be asked for."""
+
+
+class DataFileNotFoundError(StorageError):
+    """A data file that the log names does not exist.
+
+    Attributes:
+        file: the path of the file.
+        version: the version that was read.
+    """
+
+    def __init__(self, message: str, file: str = "", version: int = -1) -> None:
+        super().__init__(message)
+        self.file = file
+        self.version = version

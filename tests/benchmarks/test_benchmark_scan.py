@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SPEC = ScanSpec(20_000, 10)
-HERE = SessionSpec(sys.executable, {"PYTHONPATH": str(Path(__file__).parent)})
-MODULE = "session_operations"
+HERE = SessionSpec(sys.executable, {"PYTHONPATH": str(Path(__file__).parents[1])})
+MODULE = "support.jobs.session_operations"
 
 
 def parquet_answer(path: Path, files: str, where: str | None) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli_tables import PROTOCOL, add, metadata, write_events, write_log
 
 from headwater.cli.main import main
+from support.tables.cli_tables import PROTOCOL, add, metadata, write_events, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

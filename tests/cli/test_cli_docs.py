@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from cli_tables import write_checksum
 
 from headwater.cli import main
+from support.tables.cli_tables import write_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,16 +5,16 @@ from __future__ import annotations
 from bisect import bisect_right
 
 import pytest
-from cli_tables import field
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from headwater.cli import formats
-from headwater.cli.histogram import Bin, bar, histogram
-from headwater.cli.schema_tree import schema_rows
-from headwater.cli.short_path import shorten
+from headwater.api.views import Bin, histogram, schema_rows
+from headwater.cli import output as formats
+from headwater.cli.files import bar, bin_label, shorten
+from headwater.cli.show import guide
 from headwater.log.schema import StructType
+from support.tables.cli_tables import field
 
 SIZES = st.lists(st.integers(0, 2**50), min_size=1)
 
@@ -39,8 +39,8 @@ def test_no_files_have_no_histogram() -> None:
 
 
 def test_bins_are_named_by_their_bounds() -> None:
-    assert [each.label for each in histogram([0, 5000])] == ["< 1 KiB", "1 KiB – 4 KiB", "4 KiB – 16 KiB"]
-    assert Bin(4**15, 4**16, 1).label == "1 GiB – 4 GiB"
+    assert [bin_label(each) for each in histogram([0, 5000])] == ["< 1 KiB", "1 KiB – 4 KiB", "4 KiB – 16 KiB"]
+    assert bin_label(Bin(4**15, 4**16, 1)) == "1 GiB – 4 GiB"
 
 
 @given(st.floats(0, 1), st.integers(1, 100), st.booleans())
@@ -105,7 +105,7 @@ def test_a_shortened_path_fits(path: str, width: int, ascii_only: bool) -> None:
 
 def rows_of(*fields: dict[str, object]) -> list[tuple[str, str]]:
     schema = StructType.from_json({"type": "struct", "fields": list(fields)})
-    return [(row.guide + row.name, row.type) for row in schema_rows(schema, [])]
+    return [(guide(row) + row.name, row.type) for row in schema_rows(schema, [])]
 
 
 def test_structs_inside_of_arrays_and_maps_are_shown_below_them() -> None:

@@ -6,10 +6,10 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_tables import metadata, write_log
 
-import headwater.tables
+import headwater.api.open
 from headwater import CorruptLogError
+from support.tables.cli_tables import metadata, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,7 +188,7 @@ def test_a_message_cannot_play_tricks(run: Callable[..., Ended], monkeypatch: py
     def fail(*args: object) -> None:
         raise CorruptLogError("\x1b[31mred\r\x07")
 
-    monkeypatch.setattr(headwater.tables, "open_log", fail)
+    monkeypatch.setattr(headwater.api.open, "open_log", fail)
 
     assert run("show", "x").err == "error: \\x1b[31mred\\r\\x07\n"
 
@@ -199,7 +199,7 @@ def test_a_mistake_of_ours_is_not_passed_off_as_the_users(
     def fail(*args: object) -> None:
         raise KeyError("oops")
 
-    monkeypatch.setattr(headwater.tables, "open_log", fail)
+    monkeypatch.setattr(headwater.api.open, "open_log", fail)
 
     ended = run("show", "x")
     as_json = run("show", "x", "--json")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from cli_tables import PROTOCOL, add, field, metadata, write_log
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from headwater.cli.app import app
+from support.tables.cli_tables import PROTOCOL, add, field, metadata, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

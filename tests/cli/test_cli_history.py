@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from cli_tables import COMMITTED_MS, PROTOCOL, add, metadata, write_log
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from headwater.cli.app import app
-from headwater.cli.commits import files_changed, parameters, rows_changed
+from headwater.cli.history import files_changed, parameters, rows_changed
+from support.tables.cli_tables import COMMITTED_MS, PROTOCOL, add, metadata, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,8 @@ import os
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_tables import write_events
+
+from support.tables.cli_tables import write_events
 
 if TYPE_CHECKING:
     from collections.abc import Callable

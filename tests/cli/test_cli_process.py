@@ -10,11 +10,11 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_process import BUSY, COMMAND, TIMEOUT_S
-from cli_tables import PROTOCOL, add, metadata, write_log
 
 import headwater
 from headwater.cli.main import main
+from support.jobs.cli_process import BUSY, COMMAND, TIMEOUT_S
+from support.tables.cli_tables import PROTOCOL, add, metadata, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -203,6 +203,6 @@ def test_main_returns_the_code_of_an_interrupt(monkeypatch: pytest.MonkeyPatch) 
     def interrupt(*args: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("headwater.tables.open_log", interrupt)
+    monkeypatch.setattr("headwater.api.open.open_log", interrupt)
 
     assert main(["show", "x"]) == 130

@@ -5,11 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from cli_tables import COMMITTED_MS, PROTOCOL, add, field, metadata, write_checksum, write_events, write_log
 from deltalake import DeltaTable
 from typer.testing import CliRunner
 
 from headwater.cli.app import app
+from support.tables.cli_tables import (
+    COMMITTED_MS,
+    PROTOCOL,
+    add,
+    field,
+    metadata,
+    write_checksum,
+    write_events,
+    write_log,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

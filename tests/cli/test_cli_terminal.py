@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from cli_process import BUSY, COMMAND, TIMEOUT_S
+from support.jobs.cli_process import BUSY, COMMAND, TIMEOUT_S
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -64,8 +64,13 @@ def test_no_color_means_plain_text(tiny: Path) -> None:
     assert failed.startswith("error: ")
 
 
-def test_a_quick_command_shows_no_spinner(tiny: Path) -> None:
-    assert "Opening the table" not in on_terminal([*COMMAND, "history", str(tiny)])
+def test_who_does_not_wait_sees_no_spinner() -> None:
+    quick = "from headwater.cli.output import waiting\nwith waiting('Opening the table'): print('opened')"
+
+    shown = on_terminal([sys.executable, "-c", quick])
+
+    assert "opened" in shown
+    assert "Opening the table" not in shown
 
 
 def test_who_waits_sees_a_spinner_on_stderr_and_nothing_of_it_on_stdout(tiny: Path) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cli_tables import PROTOCOL, add, metadata, write_checksum, write_log
 from typer.testing import CliRunner
 
 from headwater.cli.app import app
-from headwater.cli.verify import contrast
+from headwater.cli.maintenance import contrast
+from support.tables.cli_tables import PROTOCOL, add, metadata, write_checksum, write_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable

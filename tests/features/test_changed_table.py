@@ -7,12 +7,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from feature_tables import TWO_COLUMNS, alter, altered, append, commit_definition, create, definition, file, numbered
 
 from headwater.errors import InvalidCommitError, InvalidTablePropertyError
 from headwater.features.clustering import clustering_columns
-from headwater.features.table_changes import TableDefinition, changed_table
-from headwater.log.actions import Protocol
+from headwater.features.definition import TableDefinition, changed_table
+from headwater.log.actions.model import Protocol
 from headwater.log.schema import (
     BYTE,
     DATE,
@@ -32,14 +31,25 @@ from headwater.log.schema import (
     StructType,
 )
 from headwater.log.snapshot import Snapshot
+from support.tables.feature_tables import (
+    TWO_COLUMNS,
+    alter,
+    altered,
+    append,
+    commit_definition,
+    create,
+    definition,
+    file,
+    numbered,
+    with_metadata,
+)
 
 LEGACY = ("appendOnly", "invariants", "checkConstraints", "generatedColumns", "changeDataFeed")
 
 
 def clustered(snapshot: Snapshot, columns: list[str]) -> TableDefinition:
     return changed_table(
-        snapshot.protocol,
-        snapshot.metadata,
+        snapshot.configuration,
         snapshot.metadata,
         cluster_by=columns,
         domains=snapshot.domain_metadata,
@@ -86,7 +96,7 @@ def test_wishes_for_the_protocol_come_as_properties_too(tmp_path: Path) -> None:
 def test_what_does_not_change_is_not_judged(tmp_path: Path) -> None:
     snapshot = create(tmp_path)
     odd = msgspec.structs.replace(snapshot.metadata, configuration={"delta.fromTheFuture": "x"})
-    after = altered(replace(snapshot, metadata=odd), owner="me")
+    after = altered(with_metadata(snapshot, odd), owner="me")
     assert after.metadata.configuration == {"delta.fromTheFuture": "x", "owner": "me"}
 
 
@@ -117,7 +127,7 @@ def test_replacing_everything_starts_columns_afresh_but_keeps_what_writers_know(
         schema_string=StructType([StructField("other", STRING)]).to_json(),
         configuration={"delta.columnMapping.mode": "name"},
     )
-    table = changed_table(snapshot.protocol, snapshot.metadata, wanted, replaces=True, new_id=numbered("r"))
+    table = changed_table(snapshot.configuration, wanted, replaces=True, new_id=numbered("r"))
     [field] = table.schema.fields
     assert field.metadata == {"delta.columnMapping.id": 3, "delta.columnMapping.physicalName": "col-r1"}
     assert table.metadata.configuration["delta.columnMapping.maxColumnId"] == "3"
@@ -224,13 +234,13 @@ def test_a_change_that_is_not_recorded_is_not_committed(tmp_path: Path) -> None:
     table = altered(snapshot, of_type(LONG))
     bare = msgspec.structs.replace(table.metadata, schema_string=of_type(LONG).to_json())
     with pytest.raises(InvalidCommitError, match="not recorded"):
-        commit_definition(snapshot, replace(table, metadata=bare))
+        commit_definition(snapshot, with_metadata(table, bare))
 
 
 def test_replacing_all_files_forgets_old_types(tmp_path: Path) -> None:
     snapshot = create(tmp_path, schema=of_type(INTEGER), properties={"delta.enableTypeWidening": "true"})
     snapshot = alter(snapshot, of_type(LONG))
-    table = changed_table(snapshot.protocol, snapshot.metadata, snapshot.metadata, replaces=True)
+    table = changed_table(snapshot.configuration, snapshot.metadata, replaces=True)
     assert table.schema.field("x").metadata == {}
 
 

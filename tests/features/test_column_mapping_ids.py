@@ -6,15 +6,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from feature_tables import TWO_COLUMNS, alter, altered, append, create, definition, file, numbered
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import InvalidCommitError, SchemaError
 from headwater.features.column_mapping import with_mapping
-from headwater.features.schema_walk import fields_by_path
-from headwater.log.actions import Protocol
+from headwater.features.feature import fields_by_path
+from headwater.log.actions.model import Protocol
 from headwater.log.schema import LONG, STRING, ArrayType, MapType, StructField, StructType, column_id, physical_name
+from support.tables.feature_tables import (
+    TWO_COLUMNS,
+    alter,
+    altered,
+    append,
+    create,
+    definition,
+    file,
+    numbered,
+    with_metadata,
+)
 
 BY_NAME = {"delta.columnMapping.mode": "name"}
 NESTED = StructType(
@@ -140,7 +150,7 @@ def test_a_commit_with_columns_without_ids_is_refused(tmp_path: Path) -> None:
     table = definition(properties=BY_NAME)
     bare = replace_schema(table.metadata, TWO_COLUMNS)
     with pytest.raises(InvalidCommitError, match="no physical name or no id"):
-        create(tmp_path, replace(table, metadata=bare))
+        create(tmp_path, with_metadata(table, bare))
 
 
 @pytest.mark.parametrize("key", ["delta.columnMapping.id", "delta.columnMapping.physicalName"])
@@ -149,14 +159,14 @@ def test_a_commit_with_the_same_id_or_name_twice_is_refused(key: str, tmp_path: 
     first, second = table.schema.fields
     twin = replace(second, metadata={**second.metadata, key: first.metadata[key]})
     with pytest.raises(InvalidCommitError, match="have the same"):
-        create(tmp_path, replace(table, metadata=replace_schema(table.metadata, StructType([first, twin]))))
+        create(tmp_path, with_metadata(table, replace_schema(table.metadata, StructType([first, twin]))))
 
 
 def test_a_commit_with_an_id_above_the_maximum_is_refused(tmp_path: Path) -> None:
     table = definition(properties=BY_NAME)
     low = {**table.metadata.configuration, "delta.columnMapping.maxColumnId": "1"}
     with pytest.raises(InvalidCommitError, match="above"):
-        create(tmp_path, replace(table, metadata=replace_configuration(table.metadata, low)))
+        create(tmp_path, with_metadata(table, replace_configuration(table.metadata, low)))
 
 
 def test_without_mapping_columns_cannot_vanish_from_a_table_with_files(tmp_path: Path) -> None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
-from feature_tables import (
+
+from headwater.errors import InvalidCommitError, ProtocolChangedException
+from headwater.features.basic_rules import check_user_domain
+from headwater.features.protocols import without_feature
+from headwater.log.actions.model import AddCdcFile, DeletionVector, DomainMetadata, Protocol
+from headwater.log.commit.draft import Operation
+from headwater.log.commit.transaction import Transaction
+from headwater.log.schema import INTEGER, LONG, STRING, TIMESTAMP_NTZ, StructField, StructType
+from headwater.log.snapshot import Snapshot
+from support.tables.feature_tables import (
     NOW_MS,
     TWO_COLUMNS,
     alter,
@@ -19,16 +27,8 @@ from feature_tables import (
     file,
     removal,
     reopened,
+    with_metadata,
 )
-
-from headwater.errors import InvalidCommitError, ProtocolChangedException
-from headwater.features.domain_metadata import check_user_domain
-from headwater.features.protocols import without_feature
-from headwater.log.actions import AddCdcFile, DeletionVector, DomainMetadata, Protocol
-from headwater.log.draft import Operation
-from headwater.log.schema import INTEGER, LONG, STRING, TIMESTAMP_NTZ, StructField, StructType
-from headwater.log.snapshot import Snapshot
-from headwater.log.transaction import Transaction
 
 VECTOR = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 2, 4)
 
@@ -69,7 +69,7 @@ def test_append_only_can_be_lifted_but_not_in_the_same_commit(tmp_path: Path) ->
 def test_the_property_does_not_count_without_the_feature(tmp_path: Path) -> None:
     table = definition(properties={"delta.minWriterVersion": "2"})
     metadata = msgspec.structs.replace(table.metadata, configuration={})
-    snapshot = append(create(tmp_path, replace(table, protocol=Protocol(1, 1), metadata=metadata)), file("a"))
+    snapshot = append(create(tmp_path, with_metadata(table, metadata, Protocol(1, 1))), file("a"))
     line = '{"metaData":{"id":"the-table","format":{"provider":"parquet","options":{}},"schemaString":'
     line += msgspec.json.encode(metadata.schema_string).decode()
     line += ',"partitionColumns":[],"configuration":{"delta.appendOnly":"true"}}}'
@@ -78,9 +78,9 @@ def test_the_property_does_not_count_without_the_feature(tmp_path: Path) -> None
 
 
 def test_unrelated_changes_do_not_bring_features_that_had_no_effect(tmp_path: Path) -> None:
-    snapshot = create(tmp_path, replace(definition(), protocol=Protocol(1, 1)))
+    snapshot = create(tmp_path, with_metadata(definition(), None, Protocol(1, 1)))
     inert = msgspec.structs.replace(snapshot.metadata, configuration={"delta.appendOnly": "true"})
-    assert altered(replace(snapshot, metadata=inert), owner="me").protocol == Protocol(1, 1)
+    assert altered(with_metadata(snapshot, inert), owner="me").protocol == Protocol(1, 1)
 
 
 # --- protocol --------------------------------------------------------------------------------------------

@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from feature_tables import TWO_COLUMNS, definition
 
+from headwater.commands.clone import Cloned
 from headwater.errors import InvalidCommitError, InvalidTablePropertyError, SchemaError
-from headwater.features.context import table_context
-from headwater.features.table_changes import TableDefinition, changed_table, set_table
-from headwater.log.actions import Add
-from headwater.log.draft import Operation
+from headwater.features.context import TableRef
+from headwater.features.definition import TableDefinition, changed_table, set_table
+from headwater.log.actions.model import Add
+from headwater.log.commit.draft import Operation
+from headwater.log.commit.transaction import Transaction
+from headwater.log.configuration import TableConfiguration
 from headwater.log.opening import open_snapshot
 from headwater.log.schema import LONG, STRING, ArrayType, MapType, PrimitiveType, StructField, StructType
-from headwater.log.transaction import Transaction
-from headwater.maintenance.clone import Cloned, clone
+from support.commands import clone
+from support.tables.feature_tables import TWO_COLUMNS, definition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +50,7 @@ def added(field: StructField, *, replaces: bool = False) -> TableDefinition:
     before = definition()
     schema = StructType([*TWO_COLUMNS.fields, field])
     after = msgspec.structs.replace(before.metadata, schema_string=schema.to_json())
-    return changed_table(before.protocol, before.metadata, after, replaces=replaces)
+    return changed_table(before.configuration, after, replaces=replaces)
 
 
 def replaced(field: StructField) -> TableDefinition:
@@ -80,7 +82,11 @@ def test_a_table_that_has_such_a_column_from_elsewhere_can_still_be_changed(fiel
     after = msgspec.structs.replace(
         before, schema_string=StructType([*schema.fields, StructField("y", LONG)]).to_json(), configuration={"a": "b"}
     )
-    assert changed_table(plain.protocol, before, after).schema.names == (*TWO_COLUMNS.names, "x", "y")
+    assert changed_table(TableConfiguration(plain.protocol, before), after).schema.names == (
+        *TWO_COLUMNS.names,
+        "x",
+        "y",
+    )
 
 
 @pytest.mark.parametrize("names", [("c", "C"), ("a b",), ("a;b",), ("-",)])
@@ -94,7 +100,7 @@ def test_constraints_have_names_that_can_be_told_apart(names: tuple[str, ...]) -
 
 
 def table(path: Path, schema: StructType, stats: str | None = '{"numRecords":1}', **options: Any) -> Snapshot:
-    ctx = table_context(path)
+    ctx = TableRef(path).context()
     transaction = Transaction(ctx, None)
     set_table(transaction, definition(schema, **options))
     values = dict.fromkeys(options.get("partition_columns", ()), "1")
@@ -104,7 +110,7 @@ def table(path: Path, schema: StructType, stats: str | None = '{"numRecords":1}'
 
 
 def cloned(source: Snapshot, target: Path, *, replace: bool = False, **properties: str) -> Cloned:
-    ctx = table_context(target)
+    ctx = TableRef(target).context()
     return clone(source, ctx, is_shallow=True, replace=replace, copy=lambda _: None, properties=properties)
 
 
@@ -135,7 +141,7 @@ def test_a_clone_cannot_promise_more_of_its_files_than_they_were_written_for(
     with pytest.raises(InvalidCommitError, match=reason):
         cloned(source, tmp_path / "target", replace=replace, **enabled)
     if replace:
-        assert open_snapshot(table_context(tmp_path / "target")).version == 0
+        assert open_snapshot(TableRef(tmp_path / "target").context()).version == 0
 
 
 def test_a_clone_whose_files_are_good_enough_may(tmp_path: Path) -> None:
@@ -157,7 +163,7 @@ def test_a_clone_keeps_the_constraints_of_its_source(tmp_path: Path) -> None:
     cloned(source, tmp_path / "one")
     cloned(source, tmp_path / "other", **{"delta.constraints.c": "id > 0"})
     for name in ("one", "other"):
-        snapshot = open_snapshot(table_context(tmp_path / name))
+        snapshot = open_snapshot(TableRef(tmp_path / name).context())
         assert snapshot.properties["delta.constraints.c"] == "id > 0"
 
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from feature_tables import TWO_COLUMNS, alter, append, commit_definition, create, file
 
 from headwater.errors import InvalidCommitError, UnsupportedProtocolError
-from headwater.features.activation import supports
-from headwater.features.dropping import drop_feature
-from headwater.log.actions import DomainMetadata, Protocol
-from headwater.log.draft import Operation
+from headwater.features.definition import drop_feature
+from headwater.features.registry import supports
+from headwater.log.actions.model import DomainMetadata, Protocol
+from headwater.log.commit.draft import Operation
+from headwater.log.commit.transaction import Transaction
 from headwater.log.schema import LONG, StructField, StructType
 from headwater.log.snapshot import Snapshot
-from headwater.log.transaction import Transaction
+from support.tables.feature_tables import TWO_COLUMNS, alter, append, commit_definition, create, file
 
 
 def drop(snapshot: Snapshot, name: str) -> Snapshot:
-    table = drop_feature(snapshot.protocol, snapshot.metadata, name, snapshot.domain_metadata)
+    table = drop_feature(snapshot.configuration, name, snapshot.domain_metadata)
     return commit_definition(snapshot, table, "DROP FEATURE")
 
 
@@ -115,14 +115,12 @@ def test_domains_are_removed_before_their_feature(tmp_path: Path) -> None:
 
 
 def test_clustering_goes_once_nothing_is_clustered(tmp_path: Path) -> None:
-    from headwater.features.table_changes import changed_table
+    from headwater.features.definition import changed_table
 
     snapshot = create(tmp_path, cluster_by=["id"])
     with pytest.raises(InvalidCommitError, match="while the table is clustered"):
         drop(snapshot, "clustering")
-    nothing = changed_table(
-        snapshot.protocol, snapshot.metadata, snapshot.metadata, cluster_by=(), domains=snapshot.domain_metadata
-    )
+    nothing = changed_table(snapshot.configuration, snapshot.metadata, cluster_by=(), domains=snapshot.domain_metadata)
     after = drop(commit_definition(snapshot, nothing, "CLUSTER BY"), "clustering")
     assert after.protocol == Protocol(1, 7, None, ("domainMetadata",))
     assert after.domain_metadata == {}

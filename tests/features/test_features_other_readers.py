@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, QueryBuilder
-from feature_tables import NOW_MS, TWO_COLUMNS, alter, append, create, reopened
 
-from headwater.log.actions import Add
+from headwater.log.actions.model import Add
 from headwater.log.schema import TIMESTAMP_NTZ, StructField, StructType, to_physical
 from headwater.log.snapshot import Snapshot
+from support.tables.feature_tables import NOW_MS, TWO_COLUMNS, alter, append, create, reopened
 
 IDENTITY = {
     "delta.identity.start": 1,
@@ -154,7 +154,7 @@ def test_delta_spark_reads_and_continues_the_table(kind: str, tmp_path: Path, de
     assert rows == expected
     if "rowTracking" in (snapshot.protocol.writer_features or ()):
         assert sorted(snapshot.files().column("baseRowId").to_pylist()) == [0, 2, 3]
-    if snapshot.has_in_commit_timestamps:
+    if snapshot.configuration.has_in_commit_timestamps:
         times = [commit.timestamp for commit in snapshot.history()]
         assert times == sorted(set(times), reverse=True)
 

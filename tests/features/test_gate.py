@@ -10,9 +10,9 @@ import pytest
 
 import headwater as hw
 from headwater.errors import CorruptLogError, UnsupportedProtocolError
-from headwater.features.gate import check_readable
-from headwater.features.registry import FEATURES
-from headwater.log.actions import Format, Metadata, Protocol
+from headwater.features.registry import FEATURES, check_readable
+from headwater.log.actions.model import Format, Metadata, Protocol
+from headwater.log.configuration import TableConfiguration
 
 METADATA = Metadata("id", '{"type":"struct","fields":[]}')
 
@@ -50,42 +50,42 @@ def protocol(reader: int, writer: int, readers: list[str] | None = None, writers
     ids=str,
 )
 def test_what_we_understand_is_readable(readable: Protocol) -> None:
-    check_readable(readable, METADATA)
+    check_readable(TableConfiguration(readable, METADATA))
 
 
 @pytest.mark.parametrize("version", [-1, 0, 4, 5, 2**31 - 1])
 def test_other_reader_versions_are_refused_by_number(version: int) -> None:
     with pytest.raises(UnsupportedProtocolError, match=rf"reader version {version}; .*1 to 3"):
-        check_readable(protocol(version, 7, [], []), METADATA)
+        check_readable(TableConfiguration(protocol(version, 7, [], []), METADATA))
 
 
 @pytest.mark.parametrize("writer", [1, 2, 5, 6])
 def test_reader_version_3_needs_writer_version_7(writer: int) -> None:
     with pytest.raises(CorruptLogError, match="reader version 3 needs writer version 7"):
-        check_readable(protocol(3, writer, ["deletionVectors"], ["deletionVectors"]), METADATA)
+        check_readable(TableConfiguration(protocol(3, writer, ["deletionVectors"], ["deletionVectors"]), METADATA))
 
 
 def test_reader_version_3_needs_a_list_of_reader_features() -> None:
     with pytest.raises(CorruptLogError, match="readerFeatures"):
-        check_readable(protocol(3, 7, None, ["appendOnly"]), METADATA)
+        check_readable(TableConfiguration(protocol(3, 7, None, ["appendOnly"]), METADATA))
 
 
 @pytest.mark.parametrize("reader", [1, 2])
 def test_reader_features_under_an_older_reader_version_are_not_ignored(reader: int) -> None:
     with pytest.raises(CorruptLogError, match=r"deletionVectors.*only reader version 3"):
-        check_readable(protocol(reader, 7, ["deletionVectors"], ["deletionVectors"]), METADATA)
+        check_readable(TableConfiguration(protocol(reader, 7, ["deletionVectors"], ["deletionVectors"]), METADATA))
 
 
 def test_an_unknown_reader_feature_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedProtocolError, match="quantumColumns") as caught:
-        check_readable(protocol(3, 7, ["deletionVectors", "quantumColumns"], []), METADATA)
+        check_readable(TableConfiguration(protocol(3, 7, ["deletionVectors", "quantumColumns"], []), METADATA))
     assert caught.value.features == ("quantumColumns",)
     assert "deletionVectors" not in str(caught.value)
 
 
 def test_all_missing_features_are_named_together() -> None:
     with pytest.raises(UnsupportedProtocolError) as caught:
-        check_readable(protocol(3, 7, ["b", "catalogManaged", "timestampNtz", "a"], []), METADATA)
+        check_readable(TableConfiguration(protocol(3, 7, ["b", "catalogManaged", "timestampNtz", "a"], []), METADATA))
     assert caught.value.features == ("b", "catalogManaged", "a")
     assert "its catalog" in str(caught.value), "what is known about a feature is said"
 
@@ -93,16 +93,16 @@ def test_all_missing_features_are_named_together() -> None:
 @pytest.mark.parametrize("name", ["deletionvectors", "DeletionVectors", " deletionVectors", ""])
 def test_feature_names_are_compared_letter_by_letter(name: str) -> None:
     with pytest.raises(UnsupportedProtocolError):
-        check_readable(protocol(3, 7, [name], []), METADATA)
+        check_readable(TableConfiguration(protocol(3, 7, [name], []), METADATA))
 
 
 @pytest.mark.parametrize("name", sorted(FEATURES))
 def test_each_known_feature_is_read_or_refused_as_the_registry_says(name: str) -> None:
     if FEATURES[name].reads_log:
-        check_readable(protocol(3, 7, [name], [name]), METADATA)
+        check_readable(TableConfiguration(protocol(3, 7, [name], [name]), METADATA))
     else:
         with pytest.raises(UnsupportedProtocolError, match=name) as caught:
-            check_readable(protocol(3, 7, [name], [name]), METADATA)
+            check_readable(TableConfiguration(protocol(3, 7, [name], [name]), METADATA))
         assert FEATURES[name].reason in str(caught.value)
 
 
@@ -111,19 +111,19 @@ def test_each_known_feature_is_read_or_refused_as_the_registry_says(name: str) -
 def test_what_readers_must_understand_counts_in_either_list(name: str, reader: int) -> None:
     lopsided = protocol(reader, 7, ["deletionVectors"] if reader == 3 else None, ["deletionVectors", name])
     with pytest.raises(UnsupportedProtocolError, match=name) as caught:
-        check_readable(lopsided, METADATA)
+        check_readable(TableConfiguration(lopsided, METADATA))
     assert caught.value.features == (name,)
 
 
 @pytest.mark.parametrize("provider", ["parquet", "PARQUET"])
 def test_parquet_is_readable(provider: str) -> None:
-    check_readable(protocol(1, 2), Metadata("id", "{}", format=Format(provider)))
+    check_readable(TableConfiguration(protocol(1, 2), Metadata("id", "{}", format=Format(provider))))
 
 
 @pytest.mark.parametrize("provider", ["orc", "csv", ""])
 def test_other_data_files_are_refused_by_name(provider: str) -> None:
     with pytest.raises(UnsupportedProtocolError, match=f"{provider!r}"):
-        check_readable(protocol(1, 2), Metadata("id", "{}", format=Format(provider)))
+        check_readable(TableConfiguration(protocol(1, 2), Metadata("id", "{}", format=Format(provider))))
 
 
 def table_with(tmp_path: Path, action: dict[str, Any]) -> Path:

@@ -6,15 +6,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from feature_tables import TWO_COLUMNS, alter, append, create, definition, file, removal
 
 from headwater.errors import InvalidCommitError
+from headwater.features.definition import changed_table, set_table
 from headwater.features.iceberg_compat import must_materialize_partition_columns
-from headwater.features.table_changes import changed_table, set_table
-from headwater.log.actions import DeletionVector
-from headwater.log.draft import Operation
+from headwater.log.actions.model import DeletionVector
+from headwater.log.commit.draft import Operation
+from headwater.log.commit.transaction import Transaction
 from headwater.log.schema import LONG, ArrayType, StructField, StructType
-from headwater.log.transaction import Transaction
+from support.tables.feature_tables import TWO_COLUMNS, alter, append, create, definition, file, removal, with_metadata
 
 VECTOR = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 1, 4)
 V1 = {"delta.enableIcebergCompatV1": "true"}
@@ -43,7 +43,7 @@ def test_no_file_has_a_deletion_vector(properties: dict[str, str], tmp_path: Pat
 @BOTH
 def test_partition_columns_are_materialized(properties: dict[str, str]) -> None:
     table = definition(properties=properties)
-    assert must_materialize_partition_columns(table.protocol, table.metadata)
+    assert must_materialize_partition_columns(table.configuration)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_partition_columns_are_materialized_only_where_it_is_asked_for(
     properties: dict[str, str], expected: bool
 ) -> None:
     table = definition(properties=properties)
-    assert must_materialize_partition_columns(table.protocol, table.metadata) is expected
+    assert must_materialize_partition_columns(table.configuration) is expected
 
 
 @BOTH
@@ -69,7 +69,7 @@ def test_a_partition_spec_is_not_replaced_by_one_with_other_names(properties: di
     for columns, allowed in ((("id",), False), ((), False), (("name",), True)):
         wanted = msgspec.structs.replace(snapshot.metadata, partition_columns=columns)
         transaction = Transaction(snapshot.ctx, snapshot)
-        set_table(transaction, changed_table(snapshot.protocol, snapshot.metadata, wanted, replaces=True))
+        set_table(transaction, changed_table(snapshot.configuration, wanted, replaces=True))
         transaction.remove([removal("a")])
         if allowed:
             assert transaction.commit(Operation("REPLACE TABLE")).version == 2
@@ -125,4 +125,4 @@ def test_schemas_without_ids_inside_are_not_committed(tmp_path: Path) -> None:
     kept = {k: v for k, v in field.metadata.items() if not k.endswith("nested.ids")}
     text = StructType([replace(field, metadata=kept)]).to_json()
     with pytest.raises(InvalidCommitError, match="needs an id for each array element"):
-        create(tmp_path, replace(table, metadata=msgspec.structs.replace(table.metadata, schema_string=text)))
+        create(tmp_path, with_metadata(table, msgspec.structs.replace(table.metadata, schema_string=text)))

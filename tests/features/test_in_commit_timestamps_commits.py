@@ -6,7 +6,14 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from feature_tables import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headwater as hw
+from headwater.log.commit.draft import Operation
+from headwater.log.commit.transaction import Transaction
+from headwater.log.snapshot import Snapshot
+from support.tables.feature_tables import (
     NOW_MS,
     alter,
     altered,
@@ -18,13 +25,6 @@ from feature_tables import (
     file,
     reopened,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import headwater as hw
-from headwater.log.draft import Operation
-from headwater.log.snapshot import Snapshot
-from headwater.log.transaction import Transaction
 
 TIMED = {"delta.enableInCommitTimestamps": "true"}
 ENABLED_AT = "delta.inCommitTimestampEnablementTimestamp"

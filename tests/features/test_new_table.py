@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from feature_tables import TWO_COLUMNS, definition
 
 from headwater.errors import ColumnNotFoundError, InvalidCommitError, InvalidTablePropertyError, SchemaError
 from headwater.features.clustering import clustering_columns
-from headwater.log.actions import Protocol
+from headwater.log.actions.model import Protocol
 from headwater.log.schema import (
     BOOLEAN,
     LONG,
@@ -21,6 +20,7 @@ from headwater.log.schema import (
     StructType,
     physical_name,
 )
+from support.tables.feature_tables import TWO_COLUMNS, definition
 
 
 def with_column(type_: object = LONG, **metadata: object) -> StructType:

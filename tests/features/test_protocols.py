@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.errors import InvalidCommitError, UnsupportedProtocolError
-from headwater.features.activation import implied_features, supported_features, supports
-from headwater.features.gate import check_writable
 from headwater.features.protocols import add_feature, at_least, upgrade, with_features, without_feature
-from headwater.features.registry import FEATURES
-from headwater.log.actions import Metadata, Protocol
+from headwater.features.registry import FEATURES, check_writable, implied_features, supported_features, supports
+from headwater.log.actions.model import Metadata, Protocol
+from headwater.log.configuration import TableConfiguration
 
 METADATA = Metadata("id", '{"type":"struct","fields":[]}')
 LEGACY = ["appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns"]
@@ -117,7 +116,7 @@ def test_another_name_of_a_feature_counts_as_the_feature() -> None:
 @given(st.sampled_from(LEGACY_PROTOCOLS), st.lists(st.sampled_from(WRITABLE), max_size=4))
 def test_any_features_make_a_protocol_that_is_valid_and_loses_nothing(protocol: Protocol, wanted: list[str]) -> None:
     after = with_features(protocol, wanted)
-    check_writable(after, METADATA)
+    check_writable(TableConfiguration(after, METADATA))
     assert supported_features(after) >= supported_features(protocol) | set(wanted)
     assert after.min_reader_version >= protocol.min_reader_version
     assert after.min_writer_version >= protocol.min_writer_version
@@ -131,7 +130,7 @@ def test_dropping_what_was_added_gives_back_what_was_supported(protocol: Protoco
     new = supported_features(after) - supported_features(before)
     for name in new:
         after = without_feature(after, name)
-    check_writable(after, METADATA)
+    check_writable(TableConfiguration(after, METADATA))
     assert supported_features(after) == supported_features(before)
 
 

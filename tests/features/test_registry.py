@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.features.registry import FEATURES, Kind
+from headwater.features.feature import Kind
+from headwater.features.registry import FEATURES
 
 # Spec: "Valid Feature Names in Table Features", and "Writer Version Requirements" for the legacy versions.
 SPEC = {

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from feature_tables import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import headwater as hw
+from headwater.errors import CorruptLogError, InvalidCommitError
+from headwater.features.row_tracking import high_water_mark
+from headwater.log.actions.model import Add, DeletionVector
+from headwater.log.commit.draft import Operation
+from headwater.log.commit.transaction import Transaction
+from headwater.log.snapshot import Snapshot
+from support.tables.feature_tables import (
     alter,
     altered,
     append,
@@ -17,17 +26,8 @@ from feature_tables import (
     file,
     removal,
     reopened,
+    with_metadata,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-import headwater as hw
-from headwater.errors import CorruptLogError, InvalidCommitError
-from headwater.features.row_tracking import high_water_mark
-from headwater.log.actions import Add, DeletionVector
-from headwater.log.draft import Operation
-from headwater.log.snapshot import Snapshot
-from headwater.log.transaction import Transaction
 
 TRACKED = {"delta.enableRowTracking": "true"}
 VECTOR = DeletionVector("u", "ab^-aqEH.-t@S}K{vb[*k^", 40, 1, 4)
@@ -202,7 +202,7 @@ def test_enabling_without_hidden_columns_is_refused(tmp_path: Path) -> None:
     table = altered(snapshot, delta__enableRowTracking="true")
     bare = msgspec.structs.replace(table.metadata, configuration=TRACKED)
     with pytest.raises(InvalidCommitError, match="materializedRowIdColumnName"):
-        commit_definition(snapshot, replace(table, metadata=bare))
+        commit_definition(snapshot, with_metadata(table, bare))
 
 
 @pytest.mark.parametrize("key", ["materializedRowIdColumnName", "materializedRowCommitVersionColumnName"])
@@ -215,7 +215,7 @@ def test_hidden_columns_are_not_called_like_others(tmp_path: Path, key: str) -> 
     named = {**table.metadata.configuration, f"delta.rowTracking.{key}": column.upper()}
     clash = msgspec.structs.replace(table.metadata, configuration=named)
     with pytest.raises(InvalidCommitError, match=f"{key} says that files call .* {column.upper()!r}"):
-        commit_definition(snapshot, replace(table, metadata=clash))
+        commit_definition(snapshot, with_metadata(table, clash))
 
 
 def test_a_clone_brings_ids_along_and_goes_on_above_them(tmp_path: Path) -> None:
@@ -255,7 +255,7 @@ def test_no_row_id_is_ever_given_twice(
 
 
 def test_users_cannot_set_the_mark(tmp_path: Path) -> None:
-    from headwater.log.actions import DomainMetadata
+    from headwater.log.actions.model import DomainMetadata
 
     snapshot = create(tmp_path, properties=TRACKED)
     transaction = Transaction(snapshot.ctx, snapshot)

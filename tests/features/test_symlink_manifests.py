@@ -6,25 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from headwater.alterations.creation import Creation, Wanted, create
-from headwater.alterations.properties import set_properties
+from headwater.commands.create import CreateMode, CreateRequest, create
 from headwater.errors import InvalidCommitError
-from headwater.features.context import table_context
+from headwater.features.context import TableRef
 from headwater.features.symlink_manifests import MANIFESTS, write_manifests
-from headwater.log.actions import Add, DeletionVector, Remove
+from headwater.log.actions.model import Add, DeletionVector, Remove
+from headwater.log.commit.draft import Operation
+from headwater.log.commit.transaction import Transaction
 from headwater.log.context import LogContext
-from headwater.log.draft import Operation
 from headwater.log.opening import open_snapshot
 from headwater.log.schema import LONG, STRING, StructField, StructType
-from headwater.log.transaction import Transaction
+from support.commands import opened, set_properties
 
 PROPERTY = "delta.compatibility.symlinkFormatManifest.enabled"
 SCHEMA = StructType([StructField("id", LONG), StructField("p", STRING)])
 
 
 def table(root: Path, partitioned: bool = True, **properties: str) -> LogContext:
-    ctx = table_context(root)
-    create(ctx, Wanted(SCHEMA, ("p",) if partitioned else (), properties=properties), Creation.CREATE)
+    ctx = TableRef(root).context()
+    partitions = ("p",) if partitioned else ()
+    create(CreateRequest(opened(ctx), CreateMode.CREATE, SCHEMA, partitions, properties=properties))
     return ctx
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from feature_tables import definition
 
 from headwater.errors import InvalidTablePropertyError, UnsupportedProtocolError
-from headwater.features.properties import PROPERTIES, checked_properties, checked_property
-from headwater.log.actions import Protocol
+from headwater.log.actions.model import Protocol
+from headwater.log.configuration.properties import PROPERTIES, checked_properties, checked_property
+from support.tables.feature_tables import definition
 
 # The reference's list of properties; each is known, whether it can be set or not.
 REFERENCE = [

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import headwater as hw
-from corpus import CORPUS, MISSING, table_id, tables
 from headwater.log.schema import ArrayType, DataType, MapType, StructType
+from support.corpus import CORPUS, MISSING, table_id, tables
 
 Entry = dict[str, Any]
 _ENTRIES = tables()

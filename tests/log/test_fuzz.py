@@ -11,15 +11,13 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import footer_flips
-import log_oracle
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from log_model import Action, Model, observed, replay
-from log_settings import LONG, examined
-from log_store import NOW_MS, DictStore, open_table
-from log_tables import (
+
+from headwater.errors import HeadwaterError
+from support.jobs import footer_flips
+from support.log.log_tables import (
     LOG,
     add,
     commit_info,
@@ -36,8 +34,10 @@ from log_tables import (
     txn,
     vector,
 )
-
-from headwater.errors import HeadwaterError
+from support.log_settings import LONG, examined
+from support.oracles import log_oracle
+from support.oracles.log_model import Action, Model, observed, replay
+from support.stores.log_store import NOW_MS, DictStore, open_table
 
 HISTORY: list[list[Action]] = [
     [

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_settings import examined
 
 import headwater as hw
 from headwater.errors import (
@@ -35,19 +34,20 @@ from headwater.errors import (
     StorageRefusedError,
     VersionNotFoundError,
 )
-from headwater.features.context import table_context
-from headwater.log.actions import Add, DeletionVector
-from headwater.log.checkpoint_writer import write_checkpoint
-from headwater.log.cleanup import clean_up
-from headwater.log.deletion_vectors import MAGIC, read_vectors, vector_path
-from headwater.log.draft import Operation
+from headwater.features.context import TableRef
+from headwater.log.actions.deletion_vectors import MAGIC, read_vectors, vector_path
+from headwater.log.actions.model import Add, DeletionVector
+from headwater.log.commit.draft import Operation
+from headwater.log.commit.transaction import Transaction
+from headwater.log.delta.checkpoint.write import write_checkpoint
+from headwater.log.delta.cleanup import clean_up
 from headwater.log.opening import open_snapshot
-from headwater.log.transaction import Transaction
-from headwater.maintenance.vacuum import vacuum
-from headwater.search import log_caches
+from headwater.search import table_log as log_caches
 from headwater.search.table_log import create_search_log, open_search_log
 from headwater.storage import LocalStore
-from headwater.storage.keys import MAX_BYTES_VARIABLE
+from headwater.storage.uri import MAX_BYTES_VARIABLE
+from support.commands import vacuum
+from support.log_settings import examined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -115,14 +115,14 @@ def asked(path: Path) -> list[Callable[[], object]]:
         _ = [str(commit) for commit in snapshot.history()], snapshot.refresh()
 
     def write() -> None:
-        ctx = table_context(path)
+        ctx = TableRef(path).context()
         transaction = Transaction(ctx, open_snapshot(ctx))
         transaction.add([Add("new", 5, dict.fromkeys(transaction.snapshot.partition_columns, "2.00"), 0)])  # type: ignore[union-attr]
         rebased = write_checkpoint(transaction.commit(Operation("WRITE")).snapshot)
         _ = rebased.files(), clean_up(rebased)
 
     filters = [lambda where=where: hw.open_log(path).files(where) for where in FILTERS]
-    cleaned = [lambda mode=mode: vacuum(table_context(path), mode=mode) for mode in ("FULL", "LITE")]
+    cleaned = [lambda mode=mode: vacuum(TableRef(path).context(), mode=mode) for mode in ("FULL", "LITE")]
     return [read, *filters, write, *cleaned]  # type: ignore[list-item]
 
 
@@ -207,7 +207,7 @@ def test_the_same_for_search_tables(tmp_path: Path, thing: Callable[[Path], None
         place = path / "_transaction_log" / name
         place.unlink(missing_ok=True)
         thing(place)
-        log_caches.invalidate()
+        log_caches.invalidate_cache()
         with suppress(HeadwaterError):
             snapshot = open_search_log(path)
             _ = snapshot.files(), snapshot.verify(), snapshot.history(), snapshot.refresh()
@@ -230,7 +230,7 @@ def test_what_is_no_regular_file_is_no_object(tmp_path: Path, thing: Callable[[P
 def test_a_version_that_is_no_file_is_missing_and_cannot_be_written(
     tmp_path: Path, thing: Callable[[Path], None]
 ) -> None:
-    ctx = table_context(table(tmp_path))
+    ctx = TableRef(table(tmp_path)).context()
     snapshot = open_snapshot(ctx)
     thing(tmp_path / "_delta_log" / f"{1:020d}.json")
     with pytest.raises(StorageRefusedError, match=rf"{1:020d}\.json"):
@@ -408,7 +408,7 @@ def test_decimals_never_end_the_process(value: Any, quoted: bool) -> None:
     import pyarrow as pa
 
     from headwater.log.schema import DecimalType
-    from headwater.log.values import decimal_array, parse_bounds
+    from headwater.log.stats.values import decimal_array, parse_bounds
 
     text = f" {value}" if quoted else str(value)
     found = parse_bounds(pa.array([text]), DecimalType(38, 10)).to_pylist()[0]
@@ -447,7 +447,7 @@ def test_a_retention_that_makes_no_sense_is_named(tmp_path: Path, text: str) -> 
         assert isinstance(error, InvalidTablePropertyError)
         assert "RetentionDuration" in str(error)
     with pytest.raises(InvalidTablePropertyError, match="deletedFileRetentionDuration"):
-        vacuum(table_context(path))
+        vacuum(TableRef(path).context())
 
 
 def test_a_retention_longer_than_all_time_keeps_everything(tmp_path: Path) -> None:
@@ -470,7 +470,7 @@ def test_a_retention_longer_than_all_time_keeps_everything(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("hours", [1e308, 2**63, 10**400])
 def test_vacuum_retains_for_any_number_of_hours(tmp_path: Path, hours: float) -> None:
-    ctx = table_context(table(tmp_path))
+    ctx = TableRef(table(tmp_path)).context()
     ctx.store.put("garbage", b"")
     assert vacuum(ctx, retention_hours=hours).num_files == 0
 
@@ -478,7 +478,7 @@ def test_vacuum_retains_for_any_number_of_hours(tmp_path: Path, hours: float) ->
 @pytest.mark.parametrize("hours", [math.inf, math.nan, -1, -(10**400), "1", True])
 def test_vacuum_refuses_what_is_no_number_of_hours(tmp_path: Path, hours: Any) -> None:
     with pytest.raises(RetentionError):
-        vacuum(table_context(table(tmp_path)), retention_hours=hours, enforce_retention=False)
+        vacuum(TableRef(table(tmp_path)).context(), retention_hours=hours, enforce_retention=False)
 
 
 # --- nesting, names, paths ------------------------------------------------------------------------------
@@ -560,7 +560,10 @@ def test_absurd_versions_in_names(tmp_path: Path, name: str) -> None:
     ids=lambda path: repr(path)[:20],
 )
 def test_odd_paths_are_a_typed_error(path: str) -> None:
-    for use in (lambda: hw.open_log(path), lambda: Transaction(table_context(path), None).commit(Operation("WRITE"))):
+    for use in (
+        lambda: hw.open_log(path),
+        lambda: Transaction(TableRef(path).context(), None).commit(Operation("WRITE")),
+    ):
         with pytest.raises(HeadwaterError):
             use()
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from log_model import Action, Model, observed, replay
-from log_settings import examined
-from log_store import DictStore, open_table
-from log_tables import (
+
+from headwater.errors import HeadwaterError
+from headwater.log.snapshot import Snapshot
+from support.log.log_tables import (
     LOG,
     add,
     commit_info,
@@ -30,9 +30,9 @@ from log_tables import (
     txn,
     vector,
 )
-
-from headwater.errors import HeadwaterError
-from headwater.log.snapshot import Snapshot
+from support.log_settings import examined
+from support.oracles.log_model import Action, Model, observed, replay
+from support.stores.log_store import DictStore, open_table
 
 SPELLINGS = [
     ["a", "%61"],

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
-from log_model import Action, replay
-from log_store import DictStore
-from log_tables import (
+
+import headwater as hw
+from support.log.log_tables import (
     add,
     commit_key,
     features,
@@ -29,8 +29,8 @@ from log_tables import (
     put_v2,
     remove,
 )
-
-import headwater as hw
+from support.oracles.log_model import Action, replay
+from support.stores.log_store import DictStore
 
 Put = Callable[[DictStore, int, list[Action]], object]
 KINDS: dict[str, Put] = {

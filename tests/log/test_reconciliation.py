@@ -6,9 +6,13 @@ import json
 from typing import Any
 
 import pytest
-from log_model import observed, replay
-from log_store import DictStore, open_table
-from log_tables import (
+
+from headwater.errors import CorruptLogError
+from headwater.log.actions.decode import CommitActions, file_key
+from headwater.log.actions.model import Add, DeletionVector, Remove
+from headwater.log.delta.dialect import DELTA
+from headwater.log.snapshot import Snapshot
+from support.log.log_tables import (
     LOG,
     SCHEMA,
     UUID,
@@ -26,11 +30,8 @@ from log_tables import (
     txn,
     vector,
 )
-
-from headwater.errors import CorruptLogError
-from headwater.log.actions import Add, DeletionVector, Remove
-from headwater.log.commit import CommitActions, file_key
-from headwater.log.snapshot import Snapshot
+from support.oracles.log_model import observed, replay
+from support.stores.log_store import DictStore, open_table
 
 START = [protocol(), metadata()]
 
@@ -79,7 +80,7 @@ def test_the_example_of_the_spec_for_compaction_reconciles_as_it_says() -> None:
 )
 def test_the_unique_id_of_a_deletion_vector_is_derived_as_specified(descriptor: dict[str, Any], unique_id: str) -> None:
     action = add("f", deletionVector={**descriptor, "sizeInBytes": 40, "cardinality": 6})
-    line = CommitActions(0, 0, "c", lines([action])).file_lines()[0]
+    line = CommitActions(0, 0, "c", lines([action]), DELTA).file_lines()[0]
     assert line.add is not None
     assert file_key(line.add) == ("f", unique_id)
 

@@ -7,9 +7,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
-from log_model import observed
-from log_store import DictStore, open_table
-from log_tables import (
+
+import headwater as hw
+from headwater.errors import CorruptLogError, TableNotFoundError
+from headwater.log import opening
+from support.log.log_tables import (
     LOG,
     add,
     commit_key,
@@ -24,10 +26,8 @@ from log_tables import (
     simple_table,
     txn,
 )
-
-import headwater as hw
-from headwater.errors import CorruptLogError, TableNotFoundError
-from headwater.log import opening
+from support.oracles.log_model import observed
+from support.stores.log_store import DictStore, open_table
 
 
 def reads(store: DictStore) -> list[str]:

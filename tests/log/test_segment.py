@@ -7,9 +7,17 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_settings import examined
-from log_store import DictStore, Sleeper, context, open_table
-from log_tables import (
+
+import headwater as hw
+from headwater.errors import (
+    CorruptLogError,
+    MissingCommitError,
+    ObjectNotFoundError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
+from headwater.log.segment import LogSegment, find_segment
+from support.log.log_tables import (
     LOG,
     add,
     commit_key,
@@ -25,16 +33,8 @@ from log_tables import (
     remove,
     simple_table,
 )
-
-import headwater as hw
-from headwater.errors import (
-    CorruptLogError,
-    MissingCommitError,
-    ObjectNotFoundError,
-    TableNotFoundError,
-    VersionNotFoundError,
-)
-from headwater.log.segment import LogSegment, find_segment
+from support.log_settings import examined
+from support.stores.log_store import DictStore, Sleeper, context, open_table
 
 HINT = f"{LOG}_last_checkpoint"
 

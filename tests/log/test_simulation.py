@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from functools import cache
 
 import pytest
-from simulated_deletions import DeletionTable
-from simulated_writers import Table
 
-from simulation import Odds, without_shared_locks
-from simulation_check import Note, check
+from support.simulation.simulated_deletions import DeletionTable
+from support.simulation.simulated_writers import Table
+from support.simulation.simulation import Odds, without_shared_locks
+from support.simulation.simulation_check import Note, check
 
 HISTORIES = int(os.environ.get("HEADWATER_SIMULATIONS", "200"))
 DELETIONS = int(os.environ.get("HEADWATER_SIMULATIONS", "60"))
@@ -39,8 +38,6 @@ REGRESSIONS = {
 """Seeds that failed once, and why."""
 
 
-for _room in ("checkpoint", "checkpoint_writer", "live_files", "cleanup", "compaction", "upkeep"):
-    importlib.import_module(f"headwater.log.{_room}")
 without_shared_locks("headwater.log")
 
 

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from log_model import observed, replay
-from log_store import DictStore, context
-from log_tables import (
+
+from headwater.errors import HeadwaterError, ObjectNotFoundError, StorageThrottledError
+from headwater.log.opening import open_snapshot
+from headwater.log.snapshot import Snapshot
+from support.log.log_tables import (
     add,
     metadata,
     protocol,
@@ -20,11 +22,9 @@ from log_tables import (
     remove,
     txn,
 )
-
-from headwater.errors import HeadwaterError, ObjectNotFoundError, StorageThrottledError
-from headwater.log.opening import open_snapshot
-from headwater.log.snapshot import Snapshot
-from headwater.storage.faults import Call, FaultyStore, RaiseBefore, SimulatedCrash
+from support.oracles.log_model import observed, replay
+from support.stores.faults import Call, FaultyStore, RaiseBefore, SimulatedCrash
+from support.stores.log_store import DictStore, context
 
 COMMITS = [
     [protocol(), metadata(), add("f0"), txn("a", 1)],

@@ -12,9 +12,12 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
-from log_settings import examined
-from log_store import DictStore, open_table
-from log_tables import (
+
+import headwater as hw
+from headwater.errors import CorruptLogError, VersionNotFoundError
+from headwater.log.commit.history import format_ms, to_ms
+from support.corpus import CORPUS, MISSING
+from support.log.log_tables import (
     add,
     commit_info,
     commit_key,
@@ -25,11 +28,8 @@ from log_tables import (
     put_compacted,
     simple_table,
 )
-
-import headwater as hw
-from corpus import CORPUS, MISSING
-from headwater.errors import CorruptLogError, VersionNotFoundError
-from headwater.log.timeline import format_ms, to_ms
+from support.log_settings import examined
+from support.stores.log_store import DictStore, open_table
 
 
 def dated(*times_ms: int) -> DictStore:

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import tantivy
-from built_splits import rows_with, schema_of, split_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.errors import SearchConfigError
 from headwater.log.schema import STRING
 from headwater.search.analysis import MAX_TERM_BYTES, TOKENIZERS, ip_text, register_tokenizers, tokens
+from support.search.built_splits import rows_with, schema_of, split_of
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headwater.errors import ColumnNotFoundError, CorruptLogError, SearchConfigError
+from headwater.errors import ColumnNotFoundError, CorruptLogError, SearchConfigError, SearchIndexNotFoundError
 from headwater.log.schema import (
     DOUBLE,
     INTEGER,
@@ -20,7 +20,7 @@ from headwater.log.schema import (
     StructType,
 )
 from headwater.log.schema.mapping import COLUMN_ID_KEY, PHYSICAL_NAME_KEY
-from headwater.search.delta_definition import (
+from headwater.search.delta_index import (
     DOMAIN,
     SearchDefinition,
     bind,
@@ -29,8 +29,7 @@ from headwater.search.delta_definition import (
     fingerprint_of,
     required_definition,
 )
-from headwater.search.delta_index import SearchIndexNotFoundError
-from headwater.search.query import FieldPath, Nothing, Term, all_of
+from headwater.search.query.tree import FieldPath, Nothing, Term, all_of
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,7 @@ def test_files_elsewhere_and_files_with_long_names_are_called_by_a_hash() -> Non
 
 @given(st.lists(st.tuples(st.text("ab/%2 ", min_size=1, max_size=8), st.integers(0, 99)), unique=True, max_size=8))
 def test_different_files_have_different_splits(named: list[tuple[str, int]]) -> None:
-    from headwater.log.paths import canonical
+    from headwater.log.actions.paths import canonical
 
     distinct = {(canonical(path), size) for path, size in named}
     table = pa.table(

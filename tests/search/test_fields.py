@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from built_splits import schema_of
 
 from headwater.errors import ColumnNotFoundError, SchemaError, SearchConfigError
 from headwater.log.schema import (
@@ -30,7 +29,9 @@ from headwater.log.schema import (
     StructField,
     StructType,
 )
-from headwater.search.fields import FieldConfig, IndexConfig, index_config
+from headwater.search.choices import index_config
+from headwater.search.config import FieldConfig, IndexConfig
+from support.search.built_splits import schema_of
 
 LOGS = schema_of(id=LONG, message=STRING, host=STRING, took=DOUBLE, at=TIMESTAMP, tags=ArrayType(STRING), body=BINARY)
 PREFIX = "spark.indextables.indexing."

@@ -97,7 +97,7 @@ def test_joins_leave_no_thread_and_no_socket_behind(spark: SparkSession, tables:
 
 _WITHOUT_PINNED_THREADS = """
 import sys
-from headwater.spark.session import spark as start
+from headwater.spark.session import session as start
 import headwater as hw
 
 spark = start("unpinned", **{"spark.master": "local[1]", "spark.sql.shuffle.partitions": 1})

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from delta_tables import DeltaTable, field, inline_vector, relative_vectors
 
-from headwater.spark.java import find_java
-from headwater.spark.scan import read
+from headwater.spark.scan.read import read
+from headwater.spark.session.java import find_java
+from support.tables.delta_tables import DeltaTable, field, inline_vector, relative_vectors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,8 +33,9 @@ WORKERS = 2
 START_TIMEOUT_S, STOP_TIMEOUT_S, JOB_TIMEOUT_S = 60.0, 20.0, 180.0
 SHORT_LIFE = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For a JVM that ends before its best compiler has paid off."""
-JOB = Path(__file__).with_name("cluster_job.py")
-SEARCH_JOB = Path(__file__).with_name("search_cluster_job.py")
+JOBS = Path(__file__).parents[1] / "support" / "jobs"
+JOB = JOBS / "cluster_job.py"
+SEARCH_JOB = JOBS / "search_cluster_job.py"
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from headwater.errors import HeadwaterError
-from headwater.spark import java
-from headwater.spark.java import JavaNotFoundError, find_java
+from headwater.errors import HeadwaterError, JavaNotFoundError
+from headwater.spark.session import java
+from headwater.spark.session.java import find_java
 
 if TYPE_CHECKING:
     from pathlib import Path

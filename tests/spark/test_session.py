@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _SCRIPT = """
 import json, os
-from headwater.spark.session import spark
+from headwater.spark.session import session
 
-first = spark("mine", **{"spark.sql.shuffle.partitions": 3, "spark.master": "local[1]"})
+first = session("mine", **{"spark.sql.shuffle.partitions": 3, "spark.master": "local[1]"})
 conf = first.sparkContext.getConf()
 print(json.dumps({
     "app": first.sparkContext.appName,
@@ -55,7 +55,7 @@ def test_a_new_session_is_quiet_local_and_what_was_asked_for() -> None:
 @pytest.mark.spark
 def test_a_running_session_is_returned_with_nothing_changed(spark: SparkSession) -> None:
     before = dict(spark.conf.getAll)
-    assert session.spark("other name") is spark
+    assert session.session("other name") is spark
     assert dict(spark.conf.getAll) == before
 
 
@@ -63,7 +63,7 @@ def test_a_running_session_is_returned_with_nothing_changed(spark: SparkSession)
 def test_a_running_session_gets_what_is_asked_for_by_name(spark: SparkSession) -> None:
     before = spark.conf.get("spark.sql.shuffle.partitions")
     try:
-        assert session.spark(**{"spark.sql.shuffle.partitions": 5}) is spark
+        assert session.session(**{"spark.sql.shuffle.partitions": 5}) is spark
         assert spark.conf.get("spark.sql.shuffle.partitions") == "5"
     finally:
         spark.conf.set("spark.sql.shuffle.partitions", str(before))

@@ -1,4 +1,4 @@
-"""Rows of the driver reach as many tasks as are wanted, workers are settled once, and parallel jobs can be stopped."""
+"""Rows reach the wanted number of tasks, workers freeze their objects once, and parallel jobs can be stopped."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ import pyarrow as pa
 import pytest
 
 from headwater.spark import workers
-from headwater.spark.parallel_jobs import ParallelJobs
-from headwater.spark.python_reader import _PUT_TOGETHER_ROWS, _put_together
-from headwater.spark.workers import UNWEIGHED_ROWS, dealt, in_workers, packed, unpacked, unweighed
+from headwater.spark.scan.python import _MERGED_ROWS, _merged
+from headwater.spark.workers import (
+    ParallelJobs,
+    distribute,
+    in_workers,
+    packed,
+    unpacked,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +38,7 @@ def test_rows_are_dealt_out_to_so_many_tasks(
         monkeypatch.setattr(workers, "_LOCAL_BYTES", 0)
     before = spark.conf.get("spark.sql.leafNodeDefaultParallelism", None)
 
-    hands = dealt(spark, ROWS, num_tasks, private=private).rdd.glom().collect()
+    hands = distribute(spark, ROWS, num_tasks, private=private).rdd.glom().collect()
 
     assert sorted(row["row"] for hand in hands for row in hand) == list(range(11))
     sizes = [len(hand) for hand in hands]
@@ -45,14 +50,14 @@ def test_rows_are_dealt_out_to_so_many_tasks(
 
 def test_the_first_rows_are_in_different_hands(spark: SparkSession) -> None:
     """The largest come first: they must not all be for one task."""
-    hands = dealt(spark, ROWS, 3, private=True).rdd.glom().collect()
+    hands = distribute(spark, ROWS, 3, private=True).rdd.glom().collect()
     assert sorted(min(row["row"] for row in hand) for hand in hands) == [0, 1, 2]
 
 
 def test_a_setting_of_the_user_decides_how_many_partitions_there_are_by_themselves(spark: SparkSession) -> None:
     private = spark.newSession()
     private.conf.set("spark.sql.leafNodeDefaultParallelism", "5")
-    assert [dealt(private, ROWS, number).rdd.getNumPartitions() for number in (2, 5, 9)] == [2, 5, 9]
+    assert [distribute(private, ROWS, number).rdd.getNumPartitions() for number in (2, 5, 9)] == [2, 5, 9]
 
 
 def test_workers_take_their_modules_out_of_garbage_collection(spark: SparkSession) -> None:
@@ -61,7 +66,7 @@ def test_workers_take_their_modules_out_of_garbage_collection(spark: SparkSessio
 
         yield pa.record_batch({"frozen": pa.array([gc.get_freeze_count()], pa.int64())})
 
-    [row] = in_workers(dealt(spark, ROWS, 1), count, "frozen long").collect()
+    [row] = in_workers(distribute(spark, ROWS, 1), count, "frozen long").collect()
     assert row.frozen > 10_000
 
 
@@ -72,18 +77,18 @@ def test_packed_rows_come_back_as_they_were() -> None:
 
 def test_tiny_batches_are_put_together_and_large_ones_stay() -> None:
     tiny = [pa.record_batch({"n": pa.array([number], pa.int64())}) for number in range(5)]
-    large = pa.record_batch({"n": pa.array(range(_PUT_TOGETHER_ROWS), pa.int64())})
+    large = pa.record_batch({"n": pa.array(range(_MERGED_ROWS), pa.int64())})
 
-    found = list(_put_together(iter([large, *tiny[:3], large, *tiny[3:]])))
+    found = list(_merged(iter([large, *tiny[:3], large, *tiny[3:]])))
 
-    assert [batch.num_rows for batch in found] == [_PUT_TOGETHER_ROWS, _PUT_TOGETHER_ROWS + 3, 2]
+    assert [batch.num_rows for batch in found] == [_MERGED_ROWS, _MERGED_ROWS + 3, 2]
     assert found[0] is large
     assert pa.Table.from_batches(found) == pa.Table.from_batches([large, *tiny[:3], large, *tiny[3:]])
 
 
 def test_wide_rows_are_not_put_together_without_end() -> None:
     wide = [pa.record_batch({"n": pa.array(["x" * 700_000])}) for _ in range(5)]
-    assert [batch.num_rows for batch in _put_together(iter(wide))] == [2, 2, 1]
+    assert [batch.num_rows for batch in _merged(iter(wide))] == [2, 2, 1]
 
 
 # --- jobs beside each other ------------------------------------------------------------------------------
@@ -123,19 +128,3 @@ def test_an_error_stops_the_jobs_that_still_run(spark: SparkSession) -> None:
     running, waiting = futures
     assert "cancelled" in str(running.exception()), "it would have slept much longer, and then succeeded"
     assert waiting.cancelled()
-
-
-def test_batches_of_jobs_that_are_not_weighed_are_cut_by_their_rows(spark: SparkSession) -> None:
-    settings = ["spark.sql.execution.arrow.maxBytesPerBatch", "spark.sql.execution.arrow.maxRecordsPerBatch"]
-    session = spark.newSession()
-    session.conf.set(settings[0], "1024b")
-    before = [session.conf.get(name) for name in settings]
-
-    def sizes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield pa.record_batch({"rows": pa.array([batch.num_rows for batch in batches], pa.int64())})
-
-    job = in_workers(session.range(10_000, numPartitions=1), sizes, "rows long")
-
-    assert max(row.rows for row in job.collect()) < UNWEIGHED_ROWS
-    assert [row.rows for row in unweighed(job).collect()] == [4_000, 4_000, 2_000]
-    assert [session.conf.get(name) for name in settings] == before

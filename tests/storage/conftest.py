@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from storage_servers import Endpoint, Unavailable, azurite_server, moto_server
 
 from headwater.storage import open_store
+from support.stores.storage_servers import Endpoint, Unavailable, azurite_server, moto_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

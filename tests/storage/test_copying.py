@@ -10,7 +10,7 @@ import pytest
 from headwater.errors import ObjectNotFoundError, StorageError
 from headwater.storage import LocalStore, ObjectStore, open_store
 from headwater.storage.copying import copy_object
-from headwater.storage.faults import FaultyStore
+from support.stores.faults import FaultyStore
 
 
 def stores(tmp_path: Path) -> dict[str, ObjectStore]:

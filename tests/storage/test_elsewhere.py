@@ -9,20 +9,20 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from scripted_s3 import scripted_s3_server
 
+from headwater.commands.clone import Sources
 from headwater.errors import ForeignLocationError, HeadwaterError, InvalidUriError, StorageError
-from headwater.features.context import table_context
-from headwater.log.actions import DeletionVector
-from headwater.maintenance.copies import Sources
+from headwater.features.context import TableRef
+from headwater.log.actions.model import DeletionVector
+from headwater.parquet.read import DataFiles
 from headwater.search.table_log import search_log
-from headwater.spark.data_files import DataFiles
-from headwater.spark.deletion_vectors import VectorReader
-from headwater.spark.search.split_places import SplitPlaces
+from headwater.spark.scan.deletion_vectors import VectorReader
+from headwater.spark.search.splits import SplitPlaces
 from headwater.storage import open_store
 from headwater.storage.elsewhere import OtherStores
+from headwater.storage.errors import RetryPolicy
 from headwater.storage.options import obstore_config
-from headwater.storage.retry import RetryPolicy
+from support.stores.scripted_s3 import scripted_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -89,10 +89,10 @@ def proxy() -> Iterator[tuple[dict[str, str], list[str]]]:
 def read_by(how: str, table: str, path: str, options: dict[str, str]) -> object:
     """Read a file outside a table, on one of the ways that there are."""
     ways: dict[str, Callable[[], tuple[Any, str]]] = {
-        "log": lambda: table_context(table, options).open_absolute(path),
+        "log": lambda: TableRef(table, options).context().open_absolute(path),
         "search log": lambda: search_log(table, options).open_absolute(path),
         "data files": lambda: DataFiles(table, options).locate(path),
-        "clone": lambda: Sources(table, options).locate(path),
+        "clone": lambda: Sources(TableRef(table, options)).locate(path),
         "splits": lambda: SplitPlaces(table, options).place(path),
         "workers": lambda: pickle.loads(pickle.dumps(OtherStores(table, options))).locate(path),
     }
@@ -256,7 +256,7 @@ def test_decoded_paths_are_not_decoded_twice() -> None:
 def test_options_of_the_table_are_known_without_those_of_others() -> None:
     assert obstore_config("s3", {"aws_region": "eu"}) == {"region": "eu"}
     assert SECRET not in repr(OtherStores(AZURE, CREDENTIALS["token"]))
-    assert SECRET not in repr(table_context(AZURE, CREDENTIALS["token"]))
+    assert SECRET not in repr(TableRef(AZURE, CREDENTIALS["token"]).context())
 
 
 def _s3(port: int, name: str) -> dict[str, str]:

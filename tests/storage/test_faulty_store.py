@@ -8,7 +8,7 @@ import pytest
 
 from headwater.errors import ObjectAlreadyExistsError, ObjectNotFoundError, StorageError
 from headwater.storage import ObjectStore, open_store
-from headwater.storage.faults import (
+from support.stores.faults import (
     Call,
     CrashAfter,
     CrashBefore,

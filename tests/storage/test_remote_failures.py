@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from scripted_s3 import ScriptedS3, scripted_s3_server
 
 from headwater.errors import (
     InvalidUriError,
@@ -18,15 +17,14 @@ from headwater.errors import (
     WriteStateUnknownError,
 )
 from headwater.storage import open_store, parse_uri
-from headwater.storage.backends import open_backend
-from headwater.storage.failures import from_obstore_error
-from headwater.storage.remote import RemoteStore
-from headwater.storage.retry import RetryPolicy
+from headwater.storage.errors import RetryPolicy, from_obstore_error
+from headwater.storage.remote import RemoteStore, open_backend
+from support.stores.scripted_s3 import ScriptedS3, scripted_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scripted_s3 import Trouble
+    from support.stores.scripted_s3 import Trouble
 
 THROTTLED: list[Trouble] = [
     (503, "SlowDown"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.errors import ObjectNotFoundError, StorageThrottledError
-from headwater.storage.retry import RetryPolicy
+from headwater.storage.errors import RetryPolicy
 
 
 def throttled_times(count: int) -> object:

@@ -8,14 +8,15 @@ from obstore.store import AzureStore, GCSStore, S3Store
 
 from headwater.errors import InvalidUriError
 from headwater.storage import open_store
-from headwater.storage.options import _CLIENT_OPTIONS, _OPTIONS, obstore_config
+from headwater.storage.option_names import CLIENT_OPTIONS, OPTIONS
+from headwater.storage.options import obstore_config
 
 STORES = {"s3": S3Store, "azure": AzureStore, "gcs": GCSStore}
 
 
 @pytest.mark.parametrize("kind", STORES)
 def test_every_option_is_one_that_obstore_knows(kind: str) -> None:
-    for name in sorted(_OPTIONS[kind] | _CLIENT_OPTIONS):
+    for name in sorted(OPTIONS[kind] | CLIENT_OPTIONS):
         config = obstore_config(kind, {name: "1"})
         assert len(config) == 1
         try:

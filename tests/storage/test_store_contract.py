@@ -16,7 +16,7 @@ from headwater.storage import ObjectStore, open_store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage_servers import Endpoint
+    from support.stores.storage_servers import Endpoint
 
 # From the traps of real tables: what Spark, Hive and people put into paths.
 SPECIAL_KEYS = [

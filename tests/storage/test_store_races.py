@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-import writer_process
 
 import headwater
 from headwater.storage import LocalStore, open_store
 from headwater.storage.durable import RESERVED_PREFIX
+from support.jobs import writer_process
 
 if TYPE_CHECKING:
-    from storage_servers import Endpoint
+    from support.stores.storage_servers import Endpoint
 
 WRITERS = 8
 KEYS = [f"_delta_log/{version:020}.json" for version in range(6)]

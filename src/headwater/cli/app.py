@@ -9,7 +9,8 @@ import typer
 from headwater._version import __version__
 
 if TYPE_CHECKING:
-    from headwater.log.context import LogContext
+    from headwater.commands.vacuum_plan import VacuumMode
+    from headwater.features.context import TableRef
     from headwater.log.snapshot import Snapshot
 
 app = typer.Typer(
@@ -25,8 +26,7 @@ Path = Annotated[
     typer.Argument(metavar="PATH", help="The table: a folder, or a URI such as s3://bucket/table.", show_default=False),
 ]
 Version = Annotated[
-    int | None,
-    typer.Option("--version", metavar="N", min=0, help="The version to look at; the newest by default."),
+    int | None, typer.Option("--version", metavar="N", min=0, help="The version to look at; the newest by default.")
 ]
 Timestamp = Annotated[
     str | None,
@@ -37,24 +37,20 @@ Timestamp = Annotated[
     ),
 ]
 Where = Annotated[
-    str | None,
-    typer.Option("--where", metavar="SQL", help="Leave out files that cannot hold a matching row."),
+    str | None, typer.Option("--where", metavar="SQL", help="Leave out files that cannot hold a matching row.")
 ]
 CommitLimit = Annotated[
     int | None,
     typer.Option("--limit", metavar="N", min=1, help="At most N commits. By default 20, or all with --json."),
 ]
 FileLimit = Annotated[
-    int | None,
-    typer.Option("--limit", metavar="N", min=1, help="At most N files. By default 50, or all with --json."),
+    int | None, typer.Option("--limit", metavar="N", min=1, help="At most N files. By default 50, or all with --json.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="For programs: JSON on stdout, and errors as JSON on stderr.")]
 Options = Annotated[
     list[str] | None,
     typer.Option(
-        "--option",
-        metavar="KEY=VALUE",
-        help="A storage option, such as aws_region=eu-west-1. May be repeated.",
+        "--option", metavar="KEY=VALUE", help="A storage option, such as aws_region=eu-west-1. May be repeated."
     ),
 ]
 
@@ -71,8 +67,7 @@ def _print_version(wanted: bool) -> None:
 def _root(
     ctx: typer.Context,
     _version: Annotated[
-        bool,
-        typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version of Headwater."),
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version of Headwater.")
     ] = False,
 ) -> None:
     if ctx.invoked_subcommand is None:
@@ -81,21 +76,26 @@ def _root(
 
 @app.command("show")
 def _show(
-    path: Path,
-    version: Version = None,
-    timestamp: Timestamp = None,
-    json: Json = False,
-    option: Options = None,
+    path: Path, version: Version = None, timestamp: Timestamp = None, json: Json = False, option: Options = None
 ) -> None:
-    """What a table is: version, protocol, schema, properties, files and newest commits."""
-    from headwater.cli.show import show
+    """Show a table: version, protocol, schema, properties, files and newest commits."""
+    snapshot = _open(path, option, version, timestamp)
+    if json:
+        from headwater.api.views import describe
+        from headwater.cli.output import waiting, write_json
 
-    show(_open(path, option, version, timestamp), as_json=json)
+        with waiting("Reading the list of files"):
+            described = describe(snapshot)
+        write_json(described)
+    else:
+        from headwater.cli.show import show
+
+        show(snapshot)
 
 
 @app.command("history")
 def _history(path: Path, limit: CommitLimit = None, json: Json = False, option: Options = None) -> None:
-    """What happened to a table: its commits, newest first."""
+    """Show the commits of a table, newest first."""
     from headwater.cli.history import show_history
 
     show_history(_open(path, option), limit, as_json=json)
@@ -111,7 +111,7 @@ def _files(
     json: Json = False,
     option: Options = None,
 ) -> None:
-    """Which files a table, or a query of it, consists of."""
+    """Show the files of a table, or those that a query has to read."""
     from headwater.cli.files import show_files
 
     show_files(_open(path, option, version, timestamp), where, limit, as_json=json)
@@ -119,15 +119,11 @@ def _files(
 
 @app.command("verify")
 def _verify(
-    path: Path,
-    version: Version = None,
-    timestamp: Timestamp = None,
-    json: Json = False,
-    option: Options = None,
+    path: Path, version: Version = None, timestamp: Timestamp = None, json: Json = False, option: Options = None
 ) -> None:
-    """Does the log agree with its checksum? Exits with 1 if not."""
-    from headwater.cli.main import EXIT_DISCREPANCIES
-    from headwater.cli.verify import show_verification
+    """Check the log against its checksum. Exits with 1 if they differ."""
+    from headwater.cli.maintenance import show_verification
+    from headwater.cli.output import EXIT_DISCREPANCIES
 
     if not show_verification(_open(path, option, version, timestamp), as_json=json):
         raise typer.Exit(EXIT_DISCREPANCIES)
@@ -169,18 +165,12 @@ def _vacuum(
     option: Options = None,
 ) -> None:
     """Delete the files that no retained version of a table needs."""
-    from headwater.cli.vacuum import show_vacuum
+    from headwater.cli.maintenance import show_vacuum
+    from headwater.commands.vacuum import VacuumRequest
 
-    ctx = _context(path, option)
-    show_vacuum(
-        ctx,
-        retention_hours=retention_hours,
-        mode="LITE" if lite else "FULL",
-        dry_run=dry_run,
-        enforce_retention=retention_check,
-        limit=limit,
-        as_json=json,
-    )
+    table = _table(path, option)
+    mode: VacuumMode = "LITE" if lite else "FULL"
+    show_vacuum(VacuumRequest(table, retention_hours, mode, dry_run, retention_check), limit, as_json=json)
 
 
 @app.command("restore")
@@ -196,24 +186,25 @@ def _restore(
     json: Json = False,
     option: Options = None,
 ) -> None:
-    """Make a table what it was at an earlier version, in a new commit."""
-    from headwater.cli.restore import show_restore
+    """Restore a table to an earlier version, in a new commit."""
+    from headwater.cli.maintenance import show_restore
+    from headwater.commands.restore import RestoreRequest
 
     if (version is None) == (timestamp is None):
         raise typer.BadParameter("say what to go back to: --version N or --timestamp T, one of them")
-    ctx = _context(path, option)
-    show_restore(ctx, version, _point_in_time(timestamp), ignore_missing_files=ignore_missing_files, as_json=json)
+    point = _point_in_time(timestamp)
+    show_restore(RestoreRequest(_table(path, option), version, point, ignore_missing_files), as_json=json)
 
 
-def _context(path: str, options: list[str] | None) -> LogContext:
-    from headwater.tables import table_context
+def _table(path: str, options: list[str] | None) -> TableRef:
+    from headwater.features.context import TableRef
 
-    return table_context(path, _storage_options(options or []))
+    return TableRef(path, _storage_options(options or []))
 
 
 def _open(path: str, options: list[str] | None, version: int | None = None, timestamp: str | None = None) -> Snapshot:
+    from headwater.api.open import open_log
     from headwater.cli.output import waiting
-    from headwater.tables import open_log
 
     if version is not None and timestamp is not None:
         raise typer.BadParameter("give a version or a timestamp, not both", param_hint="--timestamp")
@@ -222,7 +213,7 @@ def _open(path: str, options: list[str] | None, version: int | None = None, time
 
 
 def _point_in_time(text: str | None) -> str | int | None:
-    """Milliseconds have more digits than a date without hyphens (20240131)."""
+    """Tell milliseconds from dates: they have more digits than 20240131."""
     return int(text) if text is not None and text.isdecimal() and len(text) > len("20240131") else text
 
 
@@ -236,3 +227,37 @@ def _storage_options(pairs: list[str]) -> dict[str, str] | None:
         if options.setdefault(key, value) != value:
             raise typer.BadParameter(f"{key!r} is given twice, with different values", param_hint="--option")
     return options or None
+
+
+@app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def _run(
+    ctx: typer.Context,
+    script: Annotated[str, typer.Argument(metavar="SCRIPT", help="A Python script, or with -m a module.")],
+    is_module: Annotated[bool, typer.Option("-m", help="SCRIPT is the name of a module.")] = False,
+) -> None:
+    """Run a PySpark script, with its arguments, so that its sessions understand Delta."""
+    from headwater.cli.spark import run
+
+    run(script, ctx.args, is_module=is_module)
+
+
+@app.command("shell")
+def _shell() -> None:
+    """Start a Python shell with a Spark session that understands Delta."""
+    from headwater.cli.spark import shell
+
+    shell()
+
+
+@app.command("connect-server")
+def _connect_server(
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="The port; 0 for a free one.")] = 15002,
+    conf: Annotated[
+        list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A Spark setting. May be repeated.")
+    ] = None,
+) -> None:
+    """Serve Spark Connect with Delta: clients need nothing but PySpark."""
+    from headwater.cli.spark import connect_server
+
+    connect_server(host, port, conf or [])

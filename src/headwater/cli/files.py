@@ -1,4 +1,4 @@
-"""`headwater files`: the live files of a table, or those that a query has to read."""
+"""`headwater files`: the live files of a table, or those that a query has to read; and bars for their sizes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headwater.cli import formats, output
+from headwater.cli import output
 from headwater.log.schema import physical_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.measure import Measurement
     from rich.table import Table
 
+    from headwater.api.views import Bin
     from headwater.log.snapshot import Snapshot
+
 
 DEFAULT_LIMIT = 50
 """Files that people see unless they ask for more."""
@@ -28,8 +32,6 @@ _MAPS = ("tags", "minValues", "maxValues")
 
 
 class _RowCount(msgspec.Struct, rename="camel"):
-    """What is wanted of a file's statistics."""
-
     num_records: int | None = None
 
 
@@ -37,21 +39,14 @@ _ROW_COUNT = msgspec.json.Decoder(_RowCount)
 
 
 def show_files(snapshot: Snapshot, where: str | None, limit: int | None, *, as_json: bool) -> None:
-    """Write the files.
-
-    Args:
-        snapshot: of any version.
-        where: a filter in SQL.
-        limit: how many files at most.
-        as_json: write an array with one file a line; all of them, where no limit is given.
-    """
+    """Show at most `limit` files, for people or as a JSON array with one file a line."""
     if as_json:
         with output.waiting("Reading the list of files"):
             found = snapshot.files(where).slice(0, limit)
         output.write_json_array(file_objects(snapshot, found))
         return
     with output.waiting("Reading the list of files"):
-        known = snapshot.ctx.format.file_columns
+        known = snapshot.ctx.dialect.file_columns
         found = snapshot.files(where, columns=[name for name in _SHOWN if name in known])
         summary = _summary(snapshot, found)
     shown = found.slice(0, limit or DEFAULT_LIMIT)
@@ -64,10 +59,10 @@ def show_files(snapshot: Snapshot, where: str | None, limit: int | None, *, as_j
 
 
 def file_objects(snapshot: Snapshot, found: pa.Table) -> Iterator[dict[str, Any]]:
-    """The files as plain objects.
+    """Return the files as plain objects.
 
-    Those of `snapshot.files()`, and two more keys: `partition`, the partition values by the names that users
-    know the columns by, and `rows`, how many rows there are to read (None where the statistics do not say).
+    They have the columns of `snapshot.files()` and two more: `partition`, the partition values by logical column names,
+    and `rows`, the number of rows to read (None where the statistics do not say).
     """
     names = [
         (name, physical_path(snapshot.schema, (name,), snapshot.mapping_mode)[0]) for name in snapshot.partition_columns
@@ -89,7 +84,7 @@ def file_objects(snapshot: Snapshot, found: pa.Table) -> Iterator[dict[str, Any]
 
 
 def _rows(stats: str | None, vector: dict[str, Any] | None) -> int | None:
-    """Rows to read: `numRecords` counts also those that a deletion vector has taken away."""
+    """Count the rows to read: `numRecords` includes rows that a deletion vector hides."""
     try:
         records = _ROW_COUNT.decode(stats or "{}").num_records
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # statistics are a help, never a reason to fail
@@ -103,16 +98,14 @@ def _summary(snapshot: Snapshot, found: pa.Table) -> str:
 
     kept_bytes = pc.sum(found.column("size")).as_py() or 0
     return (
-        f"kept {found.num_rows:,} of {formats.count(snapshot.num_files, 'file')} "
-        f"({formats.size(kept_bytes)} of {formats.size(snapshot.size_bytes)})"
+        f"kept {found.num_rows:,} of {output.count(snapshot.num_files, 'file')} "
+        f"({output.size(kept_bytes)} of {output.size(snapshot.size_bytes)})"
     )
 
 
 def _table(snapshot: Snapshot, shown: pa.Table) -> Table:
     from rich.table import Table
     from rich.text import Text
-
-    from headwater.cli.short_path import ShortPath
 
     table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("path")
@@ -127,10 +120,80 @@ def _table(snapshot: Snapshot, shown: pa.Table) -> Table:
         )
         vector = row.get("deletionVector")
         cells = [
-            *([formats.clean(partition)] if snapshot.partition_columns else []),
-            formats.size(row["size"]),
+            *([output.clean(partition)] if snapshot.partition_columns else []),
+            output.size(row["size"]),
             "?" if row["rows"] is None else f"{row['rows']:,}",
             *(["" if vector is None else f"-{vector['cardinality']:,}"] if has_vectors else []),
         ]
-        table.add_row(ShortPath(formats.clean(row["path"])), *map(Text, cells))
+        table.add_row(ShortPath(output.clean(row["path"])), *map(Text, cells))
     return table
+
+
+_SHORTEST = 24
+
+
+class ShortPath:
+    """A path on one line, cut where it is too long: first its folders, then the middle of its name."""
+
+    def __init__(self, text: str, style: str = "") -> None:
+        self._text = text
+        self._style = style
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.text import Text
+
+        yield Text(
+            shorten(self._text, options.max_width, ascii_only=options.ascii_only), style=self._style, no_wrap=True
+        )
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        from rich.cells import cell_len
+
+        length = cell_len(self._text)
+        from rich.measure import Measurement
+
+        return Measurement(min(length, _SHORTEST), length).with_maximum(options.max_width)
+
+
+def shorten(path: str, width: int, *, ascii_only: bool = False) -> str:
+    """The path in at most `width` cells.
+
+    >>> path = "date=2024-01-31/part-00000-4c1f.snappy.parquet"
+    >>> shorten(path, 40), shorten(path, 20)
+    ('…/part-00000-4c1f.snappy.parquet', '…/part-000…y.parquet')
+    """
+    from rich.cells import cell_len, set_cell_size
+
+    mark = "..." if ascii_only else "…"
+    if cell_len(path) > width and "/" in path:
+        path = f"{mark}/{path.rpartition('/')[2]}"
+    if cell_len(path) <= width:
+        return path
+    room = max(width - len(mark), 0)
+    head = set_cell_size(path, room - room // 2).rstrip()
+    tail = set_cell_size(path[::-1], room // 2)[::-1].lstrip()
+    return head + mark + tail
+
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def bin_label(sizes: Bin) -> str:
+    """Return the bounds of a bin, for people."""
+    upper = output.size(sizes.to_bytes).replace(".0", "")
+    lower = output.size(sizes.from_bytes).replace(".0", "")
+    return f"{lower} – {upper}" if sizes.from_bytes else f"< {upper}"
+
+
+def bar(share: float, width: int, *, ascii_only: bool) -> str:
+    """Draw a bar that fills this share of the width; any share above 0 is visible.
+
+    >>> bar(0.5, 4, ascii_only=False), bar(0.5, 4, ascii_only=True), bar(0.001, 4, ascii_only=False)
+    ('██', '##', '▏')
+    """
+    if share <= 0:
+        return ""
+    eighths = max(1, round(share * width * 8))
+    if ascii_only:
+        return "#" * max(1, round(eighths / 8))
+    return "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")

@@ -11,25 +11,22 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headwater.errors import ColumnNotFoundError, CorruptLogError, InvalidCommitError
-from headwater.features.activation import supports
-from headwater.features.column_names import column_path
-from headwater.features.drafts import schema_after
-from headwater.features.file_statistics import columns_without_statistics, live_file_without_statistics
-from headwater.log.actions import DomainMetadata
-from headwater.log.paths import canonical
-from headwater.log.schema import ArrayType, MapType, StructType, mapping_mode, physical_path, to_physical
-from headwater.log.schema.lookup import dotted
+from headwater.features.column_mapping import column_path
+from headwater.features.feature import Feature, Kind, schema_after
+from headwater.log.actions.model import DomainMetadata
+from headwater.log.actions.paths import canonical
+from headwater.log.schema import ArrayType, MapType, StructType, physical_path, to_physical
 from headwater.log.schema.mapping import PHYSICAL_NAME_KEY
-from headwater.log.schema.types import BINARY, BOOLEAN, VARIANT, VOID
+from headwater.log.schema.types import BINARY, BOOLEAN, VARIANT, VOID, dotted
+from headwater.log.stats.add_stats import columns_without_statistics, live_file_without_statistics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from headwater.log.draft import Attempt, Draft
+    from headwater.log.commit.draft import Attempt, Draft
     from headwater.log.schema import MappingMode
-    from headwater.log.stats_decoder import Leaf
+    from headwater.log.stats.decode import Leaf
 
-FEATURE = "clustering"
 DOMAIN = "delta.clustering"
 MAX_COLUMNS = 4
 _WITHOUT_BOUNDS = (BINARY, BOOLEAN, VARIANT, VOID)
@@ -40,7 +37,7 @@ class _Configuration(msgspec.Struct):
 
 
 def clustering_columns(domains: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """The clustering columns of a table, each as the physical names on the way to it; [] when it has none.
+    """Return the clustering columns of a table, each as the physical names on the way to it; [] when it has none.
 
     >>> clustering_columns({"delta.clustering": '{"clusteringColumns":[["a"],["b","c"]]}'})
     [('a',), ('b', 'c')]
@@ -68,7 +65,7 @@ def logical_path(schema: StructType, physical: Sequence[str]) -> tuple[str, ...]
 
 
 def clustering_domain(schema: StructType, columns: Sequence[str | Sequence[str]], mode: MappingMode) -> DomainMetadata:
-    """The domain for clustering columns that are given by logical names, as users write them.
+    """Return the domain for clustering columns that are given by logical names, as users write them.
 
     Raises:
         ColumnNotFoundError: there is no such column.
@@ -94,7 +91,7 @@ def clustering_domain(schema: StructType, columns: Sequence[str | Sequence[str]]
 
 def clustering_rule(draft: Draft, attempt: Attempt) -> Draft:
     """Clustered tables are not partitioned, have their clustering columns, and statistics for these in new files."""
-    if not supports(attempt.protocol, FEATURE):
+    if not CLUSTERING.is_supported(attempt.protocol):
         return draft
     if attempt.metadata.partition_columns:
         raise InvalidCommitError(
@@ -123,8 +120,8 @@ def clustering_rule(draft: Draft, attempt: Attempt) -> Draft:
 
 def _check_columns(draft: Draft, attempt: Attempt, columns: list[tuple[str, ...]]) -> list[Leaf]:
     schema = schema_after(draft, attempt)
-    physical = to_physical(schema, mapping_mode(attempt.protocol, attempt.metadata))
-    from headwater.log.stats_decoder import Leaf
+    physical = to_physical(schema, attempt.configuration.mapping_mode)
+    from headwater.log.stats.decode import Leaf
 
     leaves: list[Leaf] = []
     for column in columns:
@@ -143,7 +140,7 @@ def _check_live_files(draft: Draft, attempt: Attempt, leaves: list[Leaf]) -> Non
     snapshot = attempt.snapshot
     if snapshot is None:
         return
-    before = clustering_columns(snapshot.domain_metadata) if supports(snapshot.protocol, FEATURE) else []
+    before = clustering_columns(snapshot.domain_metadata) if CLUSTERING.is_supported(snapshot.protocol) else []
     new = [leaf for leaf in leaves if leaf.path not in before]
     if not new:
         return
@@ -153,3 +150,20 @@ def _check_live_files(draft: Draft, attempt: Attempt, leaves: list[Leaf]) -> Non
             f"the table cannot be clustered by {', '.join(dotted(leaf.path) for leaf in new)} (physical name): the "
             f"file {path!r} has no statistics for it. Rewrite the files, or name columns that have statistics."
         )
+
+
+def _dropped_domain(domains: Mapping[str, str]) -> tuple[DomainMetadata, ...]:
+    if clustering_columns(domains):
+        raise InvalidCommitError(
+            "clustering cannot be dropped while the table is clustered: cluster it by nothing first."
+        )
+    return (DomainMetadata(DOMAIN, domains[DOMAIN], removed=True),) if DOMAIN in domains else ()
+
+
+CLUSTERING = Feature(
+    "clustering",
+    Kind.WRITER,
+    requires=("domainMetadata",),
+    check_commit=clustering_rule,
+    drop_domains=_dropped_domain,
+)

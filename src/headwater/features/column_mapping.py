@@ -1,28 +1,28 @@
 """Column mapping for writers: ids and physical names (spec: "Writer Requirements for Column Mapping").
 
 A column keeps its id and physical name for life, whatever it is called; a new one gets an id above all that were ever
-given and a physical name that nobody else has. On a table that did without mapping, the physical names are the names
-that its files already have.
+given and a unique physical name. On a table that did without mapping, the physical names are the names
+that its files already have. Names of columns as users write them are parsed and checked here too.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from headwater.errors import InvalidCommitError
-from headwater.features.drafts import replaces_all_files
-from headwater.features.properties import MAX_COLUMN_ID
-from headwater.features.schema_walk import Path, fields_by_path
-from headwater.log.schema import ArrayType, MapType, StructType, mapping_mode, transform_fields
-from headwater.log.schema.lookup import dotted
-from headwater.log.schema.mapping import COLUMN_ID_KEY, MODE_PROPERTY, NESTED_IDS_KEYS, PHYSICAL_NAME_KEY, nested_ids
+from headwater.errors import InvalidCommitError, SchemaError
+from headwater.features.feature import Feature, Kind, Path, fields_by_path, replaces_all_files
+from headwater.log.configuration.properties import COLUMN_MAPPING_MODE, MAX_COLUMN_ID
+from headwater.log.schema import ArrayType, MapType, StructType, transform_fields
+from headwater.log.schema.mapping import COLUMN_ID_KEY, NESTED_IDS_KEYS, PHYSICAL_NAME_KEY, nested_ids
+from headwater.log.schema.types import check_characters, dotted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from headwater.log.actions import Metadata
-    from headwater.log.draft import Attempt, Draft
+    from headwater.log.actions.model import Metadata
+    from headwater.log.commit.draft import Attempt, Draft
     from headwater.log.schema import DataType, StructField
 
 _KEYS = (COLUMN_ID_KEY, PHYSICAL_NAME_KEY, *NESTED_IDS_KEYS)
@@ -37,16 +37,12 @@ class Mapped:
 
 
 def mode_of(configuration: Mapping[str, str]) -> str:
-    """The column mapping mode that properties ask for."""
-    return configuration.get(MODE_PROPERTY, "none").lower()
+    """Return the column mapping mode that properties ask for."""
+    return COLUMN_MAPPING_MODE.read(configuration)
 
 
 def check_mode_change(old: str, new: str) -> None:
-    """Raise unless an existing table may go from one mode to the other.
-
-    Raises:
-        InvalidCommitError: only `none` to `name` is possible without rewriting the data files.
-    """
+    """Raise `InvalidCommitError` unless an existing table may go from one mode to the other."""
     if old != new and (old, new) != ("none", "name"):
         raise InvalidCommitError(
             f"the column mapping mode of a table cannot change from {old} to {new}: its data files would have to be "
@@ -55,7 +51,7 @@ def check_mode_change(old: str, new: str) -> None:
 
 
 def without_mapping(schema: StructType) -> StructType:
-    """The schema without ids and physical names, which a DataFrame may have brought along from another table."""
+    """Return the schema without ids and physical names, which a DataFrame may have brought along from another table."""
 
     def change(field: StructField, _path: Path) -> StructField:
         if not any(key in field.metadata for key in _KEYS):
@@ -181,25 +177,25 @@ def column_mapping_rule(draft: Draft, attempt: Attempt) -> Draft:
     if draft.metadata is None:
         return draft
     snapshot = attempt.snapshot
-    mode = mapping_mode(attempt.protocol, draft.metadata)
+    mode = attempt.configuration.mapping_mode
     if snapshot is not None and snapshot.mapping_mode != mode and not replaces_all_files(draft, attempt):
         check_mode_change(snapshot.mapping_mode, mode)
     if mode == "none":
         return draft
     highest = _max_column_id(draft.metadata)
-    _check_columns(StructType.from_json(draft.metadata.schema_string), highest)
+    _check_columns(attempt.configuration.schema, highest)
     if snapshot is not None and highest < _max_column_id(snapshot.metadata):
         raise InvalidCommitError(
-            f"the table property {MAX_COLUMN_ID} may only grow: it is {_max_column_id(snapshot.metadata)}, and the "
-            f"commit would set it to {highest}."
+            f"the table property {MAX_COLUMN_ID.name} may only grow: it is {_max_column_id(snapshot.metadata)}, and "
+            f"the commit would set it to {highest}."
         )
     return draft
 
 
 def _max_column_id(metadata: Metadata) -> int:
-    text = metadata.configuration.get(MAX_COLUMN_ID, "0")
+    text = metadata.configuration.get(MAX_COLUMN_ID.name, "0")
     if not text.isdecimal():
-        raise InvalidCommitError(f"the table property {MAX_COLUMN_ID} must be a number, but it is {text!r}.")
+        raise InvalidCommitError(f"the table property {MAX_COLUMN_ID.name} must be a number, but it is {text!r}.")
     return int(text)
 
 
@@ -219,5 +215,86 @@ def _check_columns(schema: StructType, highest: int) -> None:
             seen[key] = path
         if max(_ids(field)) > highest:
             raise InvalidCommitError(
-                f"column {dotted(path)} has the id {max(_ids(field))}, above {MAX_COLUMN_ID}, which is {highest}."
+                f"column {dotted(path)} has the id {max(_ids(field))}, above {MAX_COLUMN_ID.name}, which is {highest}."
             )
+
+
+COLUMN_MAPPING = Feature(
+    "columnMapping",
+    Kind.READER_WRITER,
+    legacy_reader_version=2,
+    legacy_writer_version=5,
+    enabled=lambda properties: mode_of(properties) != "none",
+    check_commit=column_mapping_rule,
+)
+
+
+# --- names of columns ----------------------------------------------------------------------------------
+
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^`.]+)")
+_FORBIDDEN = " ,;{}()\n\t="
+"""What other writers refuse in the names of Parquet columns."""
+
+
+def column_path(column: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the path to a column as a user writes it: dots lead into structs, backticks quote.
+
+    >>> column_path("address.city"), column_path("`a.b`.c"), column_path(["a.b"])
+    (('address', 'city'), ('a.b', 'c'), ('a.b',))
+    """
+    if not isinstance(column, str):
+        return tuple(column)
+    parts: list[str] = []
+    position = 0
+    while position <= len(column):
+        match = _PART.match(column, position)
+        end = len(column) if match is None else match.end()
+        if match is None or (end < len(column) and column[end] != "."):
+            raise SchemaError(f"{column!r} is not the name of a column: write a.b, or `a.b` for a name with a dot.")
+        parts.append(match[2].strip() if match[1] is None else match[1].replace("``", "`"))
+        position = end + 1
+    return tuple(parts)
+
+
+def column_list(text: str) -> list[tuple[str, ...]]:
+    """Return a list of columns with commas, as in `delta.dataSkippingStatsColumns`.
+
+    >>> column_list("a, b.c, `d,e`")
+    [('a',), ('b', 'c'), ('d,e',)]
+    """
+    parts = re.findall(r"(?:`(?:[^`]|``)*`|[^`,])+", text)
+    return [column_path(part.strip()) for part in parts if part.strip()]
+
+
+def check_names(schema: StructType, *, mapped: bool) -> None:
+    """Raise unless other readers and writers can tell the columns apart and store them.
+
+    Raises:
+        SchemaError: two columns differ only in case, or, without column mapping, a name has forbidden characters, or a
+            name has one that no column may have.
+    """
+    seen: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for path, field in fields_by_path(schema):
+        check_characters((field.name,), "the schema")
+        folded = tuple(map(_folded_name, path))
+        if folded in seen:
+            raise SchemaError(f"the columns {dotted(seen[folded])} and {dotted(path)} have the same name.")
+        seen[folded] = path
+        bad = [character for character in _FORBIDDEN if character in field.name]
+        if not field.name or (bad and not mapped):
+            raise SchemaError(
+                f"the column {dotted(path)} cannot be stored under its name, because of {bad[0]!r}. Rename it, or "
+                "set the table property delta.columnMapping.mode to name."
+                if bad
+                else "a column needs a name."
+            )
+
+
+def _folded_name(name: str) -> str:
+    """Return the name as Java compares it without regard to case: letter by letter, by upper and then lower case.
+
+    >>> _folded("Stra\u00dfe") == _folded("STRASSE"), _folded("\u017f") == _folded("S")
+    (False, True)
+    """
+    raised = (other if len(other := letter.upper()) == 1 else letter for letter in name)
+    return "".join(other if len(other := letter.lower()) == 1 else letter for letter in raised)

@@ -6,31 +6,34 @@ data files (partition columns inside, field ids, timestamps as int64) is the dat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headwater.errors import InvalidCommitError
-from headwater.features.activation import is_active, supports
-from headwater.features.drafts import replaces_all_files, schema_after
-from headwater.features.file_statistics import live_file_without_statistics, required_num_records
-from headwater.features.schema_walk import all_types, fields_by_path
-from headwater.log.paths import canonical
+from headwater.features.basic_rules import DELETION_VECTORS
+from headwater.features.feature import Feature, Kind, all_types, fields_by_path, replaces_all_files, schema_after
+from headwater.log.actions.paths import canonical
+from headwater.log.configuration.properties import (
+    ENABLE_ICEBERG_COMPAT_V1,
+    ENABLE_ICEBERG_COMPAT_V2,
+    ENABLE_MATERIALIZED_PARTITION_COLUMNS,
+)
 from headwater.log.schema import (
     VOID,
     ArrayType,
     DecimalType,
     MapType,
     StructType,
-    mapping_mode,
     nested_ids,
 )
-from headwater.log.schema.lookup import dotted
+from headwater.log.schema.types import dotted
+from headwater.log.stats.add_stats import live_file_without_statistics, required_num_records
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from headwater.log.actions import Metadata, Protocol
-    from headwater.log.draft import Attempt, Draft
+    from headwater.log.commit.draft import Attempt, Draft
+    from headwater.log.configuration import TableConfiguration
     from headwater.log.schema import DataType
     from headwater.log.snapshot import Snapshot
 
@@ -40,30 +43,19 @@ _V2_TYPES = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Compatibility:
-    """One version of the feature."""
-
-    feature: str
-
-    def allows(self, type_: DataType) -> bool:
-        """Whether the schema may hold this type."""
-        if self.feature == "icebergCompatV1":
-            return not isinstance(type_, ArrayType | MapType) and type_ != VOID
-        return isinstance(type_, DecimalType) or type_.json_name in _V2_TYPES
+def _allows(version: Feature, type_: DataType) -> bool:
+    if version is ICEBERG_COMPAT_V1:
+        return not isinstance(type_, ArrayType | MapType) and type_ != VOID
+    return isinstance(type_, DecimalType) or type_.json_name in _V2_TYPES
 
 
-V1 = Compatibility("icebergCompatV1")
-V2 = Compatibility("icebergCompatV2")
-
-
-def active_compatibility(protocol: Protocol, metadata: Metadata) -> Compatibility | None:
-    """The version that is active, if one is.
+def active_compatibility(configuration: TableConfiguration) -> Feature | None:
+    """Return the version that is active, if one is.
 
     Raises:
         InvalidCommitError: both are.
     """
-    on = [version for version in (V1, V2) if is_active(version.feature, protocol, metadata)]
+    on = [version for version in (ICEBERG_COMPAT_V1, ICEBERG_COMPAT_V2) if version.is_enabled(configuration)]
     if len(on) > 1:
         raise InvalidCommitError(
             "a table cannot have delta.enableIcebergCompatV1 and delta.enableIcebergCompatV2 at the same time. Set "
@@ -72,50 +64,44 @@ def active_compatibility(protocol: Protocol, metadata: Metadata) -> Compatibilit
     return on[0] if on else None
 
 
-def must_materialize_partition_columns(protocol: Protocol, metadata: Metadata) -> bool:
-    """Whether data files must hold the partition columns too, after the other columns."""
-    materialized = supports(protocol, "materializePartitionColumns")
-    return materialized or active_compatibility(protocol, metadata) is not None
+def must_materialize_partition_columns(configuration: TableConfiguration) -> bool:
+    """Tell whether data files must hold the partition columns too, after the other columns."""
+    materialized = MATERIALIZED_PARTITION_COLUMNS.is_supported(configuration.protocol)
+    return materialized or active_compatibility(configuration) is not None
 
 
-def check_compatibility(protocol: Protocol, metadata: Metadata, schema: StructType) -> None:
-    """Raise unless protocol, properties and schema are what an active version demands.
-
-    Raises:
-        InvalidCommitError: they are not.
-    """
-    version = active_compatibility(protocol, metadata)
+def check_compatibility(configuration: TableConfiguration) -> None:
+    """Raise `InvalidCommitError` unless protocol, properties and schema are what an active version demands."""
+    version = active_compatibility(configuration)
     if version is None:
         return
-    if mapping_mode(protocol, metadata) == "none":
-        raise InvalidCommitError(
-            f"{version.feature} needs column mapping: set delta.columnMapping.mode to name as well."
-        )
-    if version is V1 and supports(protocol, "deletionVectors"):
+    if configuration.mapping_mode == "none":
+        raise InvalidCommitError(f"{version.name} needs column mapping: set delta.columnMapping.mode to name as well.")
+    if version is ICEBERG_COMPAT_V1 and DELETION_VECTORS.is_supported(configuration.protocol):
         raise InvalidCommitError("icebergCompatV1 cannot be used on a table that supports deletionVectors.")
-    if is_active("deletionVectors", protocol, metadata):
-        raise InvalidCommitError(f"{version.feature} needs delta.enableDeletionVectors to be false.")
-    for path, field in fields_by_path(schema):
-        bad = next((type_ for type_ in all_types(field.type) if not version.allows(type_)), None)
+    if DELETION_VECTORS.is_enabled(configuration):
+        raise InvalidCommitError(f"{version.name} needs delta.enableDeletionVectors to be false.")
+    for path, field in fields_by_path(configuration.schema):
+        bad = next((type_ for type_ in all_types(field.type) if not _allows(version, type_)), None)
         if bad is not None:
-            raise InvalidCommitError(f"{version.feature} does not allow the type {bad} of column {dotted(path)}.")
+            raise InvalidCommitError(f"{version.name} does not allow the type {bad} of column {dotted(path)}.")
 
 
 def iceberg_compat_rule(draft: Draft, attempt: Attempt) -> Draft:
     """The requirements on metaData when it changes, and on every file that is added."""
-    version = active_compatibility(attempt.protocol, attempt.metadata)
+    version = active_compatibility(attempt.configuration)
     if version is None:
         return draft
     if draft.metadata is not None or draft.protocol is not None:
         schema = schema_after(draft, attempt)
-        check_compatibility(attempt.protocol, attempt.metadata, schema)
-        if version is V2:
+        check_compatibility(attempt.configuration)
+        if version is ICEBERG_COMPAT_V2:
             _check_nested_ids(schema)
         _check_table_before(version, draft, attempt, schema)
     for add in draft.adds:
-        required_num_records(add, version.feature)
+        required_num_records(add, version.name)
         if add.deletion_vector is not None:
-            raise InvalidCommitError(f"{version.feature} does not allow the deletion vector of {add.path!r}.")
+            raise InvalidCommitError(f"{version.name} does not allow the deletion vector of {add.path!r}.")
     return draft
 
 
@@ -129,7 +115,7 @@ def _check_nested_ids(schema: StructType) -> None:
 
 
 def _own_types(type_: DataType) -> list[DataType]:
-    """The arrays and maps whose nearest named ancestor is the same column."""
+    """Return the arrays and maps whose nearest named ancestor is the same column."""
     match type_:
         case ArrayType(element_type=element):
             return [type_, *_own_types(element)]
@@ -139,16 +125,16 @@ def _own_types(type_: DataType) -> list[DataType]:
             return []
 
 
-def _check_table_before(version: Compatibility, draft: Draft, attempt: Attempt, schema: StructType) -> None:
+def _check_table_before(version: Feature, draft: Draft, attempt: Attempt, schema: StructType) -> None:
     """What the table was before stands in the way of some changes."""
     snapshot = attempt.snapshot
     if snapshot is None:
         return
     before, after = snapshot.metadata.partition_columns, attempt.metadata.partition_columns
-    if active_compatibility(snapshot.protocol, snapshot.metadata) is version:
+    if active_compatibility(snapshot.configuration) is version:
         if before and before != after:
             raise InvalidCommitError(
-                f"{version.feature} does not allow to replace a table partitioned by {', '.join(before)} with one "
+                f"{version.name} does not allow to replace a table partitioned by {', '.join(before)} with one "
                 f"partitioned by {', '.join(after) or 'nothing'}."
             )
         return
@@ -157,7 +143,7 @@ def _check_table_before(version: Compatibility, draft: Draft, attempt: Attempt, 
 
 
 def check_files_before(
-    version: Compatibility,
+    version: Feature,
     snapshot: Snapshot,
     after: Sequence[str],
     schema: StructType,
@@ -175,16 +161,39 @@ def check_files_before(
     Raises:
         InvalidCommitError: they were not written as they must be.
     """
-    if after and not must_materialize_partition_columns(snapshot.protocol, snapshot.metadata):
+    if after and not must_materialize_partition_columns(snapshot.configuration):
         raise InvalidCommitError(
-            f"{version.feature} cannot be enabled: the data files that are there do not hold their partition columns. "
+            f"{version.name} cannot be enabled: the data files that are there do not hold their partition columns. "
             "Overwrite the table with the property set, or write a new one."
         )
     if any(isinstance(type_, ArrayType | MapType) for type_ in all_types(schema)):
         raise InvalidCommitError(
-            f"{version.feature} cannot be enabled: the data files that are there have no ids for array elements, map "
+            f"{version.name} cannot be enabled: the data files that are there have no ids for array elements, map "
             "keys and map values. Overwrite the table with the property set, or write a new one."
         )
     path = live_file_without_statistics(snapshot, (), removed or set())
     if path is not None:
-        raise InvalidCommitError(f"{version.feature} cannot be enabled: the file {path!r} has no numRecords.")
+        raise InvalidCommitError(f"{version.name} cannot be enabled: the file {path!r} has no numRecords.")
+
+
+ICEBERG_COMPAT_V1 = Feature(
+    "icebergCompatV1",
+    Kind.WRITER,
+    requires=("columnMapping",),
+    enabled=ENABLE_ICEBERG_COMPAT_V1.read,
+    check_definition=check_compatibility,
+    check_commit=iceberg_compat_rule,
+    properties=(ENABLE_ICEBERG_COMPAT_V1,),
+)
+ICEBERG_COMPAT_V2 = replace(
+    ICEBERG_COMPAT_V1,
+    name="icebergCompatV2",
+    enabled=ENABLE_ICEBERG_COMPAT_V2.read,
+    properties=(ENABLE_ICEBERG_COMPAT_V2,),
+)
+MATERIALIZED_PARTITION_COLUMNS = Feature(
+    "materializePartitionColumns",
+    Kind.WRITER,
+    enabled=ENABLE_MATERIALIZED_PARTITION_COLUMNS.read,
+    properties=(ENABLE_MATERIALIZED_PARTITION_COLUMNS,),
+)

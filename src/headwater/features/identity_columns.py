@@ -1,6 +1,6 @@
 """Identity columns at commit (spec: "Identity Columns").
 
-The values are given by whoever writes the rows. Here it is made sure that the definition of a column stays as it was
+Writers of rows generate the values. The rule here makes sure that the definition of a column stays as it was
 and that its high-water mark only moves on, so that no value can be given twice.
 """
 
@@ -10,15 +10,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headwater.errors import InvalidCommitError
-from headwater.features.activation import DEFAULT_KEY, GENERATION_KEY, IDENTITY_PREFIX
-from headwater.features.drafts import replaces_all_files, schema_after
-from headwater.features.schema_walk import same_columns
+from headwater.features.feature import (
+    DEFAULT_KEY,
+    GENERATION_KEY,
+    IDENTITY_PREFIX,
+    Feature,
+    Kind,
+    replaces_all_files,
+    same_columns,
+    schema_after,
+)
 from headwater.log.schema import LONG, transform_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from headwater.log.draft import Attempt, Draft
+    from headwater.log.commit.draft import Attempt, Draft
+    from headwater.log.configuration import TableConfiguration
     from headwater.log.schema import StructField, StructType
 
 START = "delta.identity.start"
@@ -29,17 +35,12 @@ _LONG = range(-(2**63), 2**63)
 
 
 def is_identity(field: StructField) -> bool:
-    """Whether a column is an identity column."""
     return any(key.startswith(IDENTITY_PREFIX) for key in field.metadata)
 
 
-def check_identity_columns(schema: StructType, partition_columns: Sequence[str]) -> None:
-    """Raise unless every identity column is defined as the spec says.
-
-    Raises:
-        InvalidCommitError: one is not.
-    """
-    for field in filter(is_identity, schema.fields):
+def check_identity_columns(table: TableConfiguration) -> None:
+    """Raise `InvalidCommitError` unless every identity column is defined as the spec says."""
+    for field in filter(is_identity, table.schema.fields):
         for key in (START, STEP):
             if not _is_long(field.metadata.get(key)):
                 raise _bad(field, f"needs {key}, a whole number of 64 bits")
@@ -51,7 +52,7 @@ def check_identity_columns(schema: StructType, partition_columns: Sequence[str])
             raise _bad(field, f"needs {ALLOW_EXPLICIT_INSERT}, true or false")
         if field.type != LONG:
             raise _bad(field, f"must be of type bigint, not {field.type}")
-        if field.name in partition_columns:
+        if field.name in table.partition_columns:
             raise _bad(field, "cannot be a partition column")
         if GENERATION_KEY in field.metadata or DEFAULT_KEY in field.metadata:
             raise _bad(field, "cannot have a generation expression or a default as well")
@@ -62,7 +63,7 @@ def identity_column_rule(draft: Draft, attempt: Attempt) -> Draft:
     if draft.metadata is None:
         return draft
     after = schema_after(draft, attempt)
-    check_identity_columns(after, draft.metadata.partition_columns)
+    check_identity_columns(attempt.configuration)
     snapshot = attempt.snapshot
     if snapshot is None or not any(map(is_identity, snapshot.schema.fields)):
         return draft
@@ -73,7 +74,7 @@ def identity_column_rule(draft: Draft, attempt: Attempt) -> Draft:
 
 
 def merged_marks(schema: StructType, other: StructType) -> StructType:
-    """The schema with the high-water marks of its identity columns at least as far on as those of another."""
+    """Return the schema with the high-water marks of its identity columns at least as far on as those of another."""
 
     def change(field: StructField, path: tuple[str, ...]) -> StructField:
         old = marks.get(path)
@@ -114,3 +115,14 @@ def _is_long(value: object) -> bool:
 
 def _bad(field: StructField, what: str) -> InvalidCommitError:
     return InvalidCommitError(f"the identity column {field.name} {what}.")
+
+
+IDENTITY_COLUMNS = Feature(
+    "identityColumns",
+    Kind.WRITER,
+    legacy_writer_version=6,
+    column_keys=(START, STEP, HIGH_WATER_MARK, ALLOW_EXPLICIT_INSERT),
+    check_definition=check_identity_columns,
+    check_commit=identity_column_rule,
+    in_use="columns are identity columns; drop them first",
+)

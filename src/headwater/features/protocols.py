@@ -1,27 +1,32 @@
 """The protocol that a set of features needs (spec: "Table Features for New and Existing Tables").
 
 Always the lowest that is enough: legacy versions while legacy features suffice, else lists of features. A table that
-moves from versions to lists keeps every feature that its versions implied: nobody can cheaply prove that one was never
-used in a version that time travel still reaches.
+moves from versions to lists keeps every feature that its versions implied: proving that one was never
+used in a version that time travel still reaches would be expensive.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.errors import InvalidCommitError, UnsupportedProtocolError
-from headwater.features.activation import (
-    TABLE_FEATURES_READER_VERSION,
-    TABLE_FEATURES_WRITER_VERSION,
+from headwater.errors import CorruptLogError, InvalidCommitError, UnsupportedProtocolError
+from headwater.features.feature import TABLE_FEATURES_READER_VERSION, TABLE_FEATURES_WRITER_VERSION
+from headwater.features.registry import (
+    FEATURES,
+    check_writable,
+    find_feature,
     implied_features,
     main_name,
+    similar_features,
     supported_features,
 )
-from headwater.features.registry import FEATURES, find_feature, similar_features
-from headwater.log.actions import Protocol
+from headwater.log.actions.model import Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from headwater.log.commit.draft import Attempt, Draft
+
 
 NO_FEATURES = Protocol(1, 1)
 DEFAULT = Protocol(1, 2)
@@ -57,7 +62,7 @@ def with_features(protocol: Protocol, wanted: Iterable[str], *, listed: bool = F
 
 
 def upgrade(protocol: Protocol, reader: int, writer: int) -> Protocol:
-    """The protocol with at least these versions (`upgradeTableProtocol`).
+    """Return the protocol with at least these versions (`upgradeTableProtocol`).
 
     Raises:
         InvalidCommitError: the versions do not exist, do not go together, or are lower than the table's.
@@ -79,7 +84,7 @@ def upgrade(protocol: Protocol, reader: int, writer: int) -> Protocol:
 
 
 def at_least(protocol: Protocol, reader: int, writer: int) -> Protocol:
-    """The protocol with its versions raised where they are lower."""
+    """Return the protocol with its versions raised where they are lower."""
     reader, writer = max(reader, protocol.min_reader_version), max(writer, protocol.min_writer_version)
     if reader == TABLE_FEATURES_READER_VERSION:
         writer = TABLE_FEATURES_WRITER_VERSION
@@ -95,7 +100,7 @@ def at_least(protocol: Protocol, reader: int, writer: int) -> Protocol:
 
 
 def add_feature(protocol: Protocol, name: str) -> Protocol:
-    """The protocol with support for a named feature (`addFeatureSupport`, `delta.feature.<name> = supported`).
+    """Return the protocol with support for a named feature (`addFeatureSupport`, `delta.feature.<name> = supported`).
 
     Raises:
         UnsupportedProtocolError: there is no such feature, or it cannot be written.
@@ -104,7 +109,7 @@ def add_feature(protocol: Protocol, name: str) -> Protocol:
 
 
 def writable_feature(name: str) -> str:
-    """The proper name of a feature that a user asks for.
+    """Return the proper name of a feature that a user asks for.
 
     Raises:
         UnsupportedProtocolError: there is no such feature, or it cannot be written.
@@ -122,7 +127,7 @@ def writable_feature(name: str) -> str:
 
 
 def without_feature(protocol: Protocol, name: str) -> Protocol:
-    """The lowest protocol with all supported features but one. Whether it may be dropped is not asked here."""
+    """Return the lowest protocol with all supported features but one. Whether it may be dropped is not asked here."""
     rest = [f for f in _listed(protocol) if main_name(f) != name]
     for reader, writer in _LEGACY:
         if set(rest) == set(implied_features(reader, writer)):
@@ -165,3 +170,35 @@ def _with_required(wanted: Iterable[str]) -> list[str]:
             found[name] = None
             waiting += FEATURES[name].requires
     return list(found)
+
+
+DROP_FEATURE = "DROP FEATURE"
+"""The one operation that may take a feature away, after it has taken its traces away."""
+
+
+def protocol_rule(draft: Draft, attempt: Attempt) -> Draft:
+    """A new protocol is valid, can be written by us, and takes nothing away."""
+    after = draft.protocol
+    if after is None:
+        return draft
+    try:
+        check_writable(attempt.configuration.changed(after, None))
+    except CorruptLogError as error:
+        raise InvalidCommitError(str(error)) from error
+    except UnsupportedProtocolError as error:
+        raise InvalidCommitError(f"the protocol cannot be set: {error}") from error
+    before = None if attempt.snapshot is None else attempt.snapshot.protocol
+    if before is None or draft.operation.name == DROP_FEATURE:
+        return draft
+    gone = supported_features(before) - supported_features(after)
+    if gone:
+        raise InvalidCommitError(
+            f"{draft.operation.name} would take {', '.join(sorted(gone))} from the protocol. Features stay until they "
+            "are dropped explicitly."
+        )
+    if after.min_reader_version < before.min_reader_version or after.min_writer_version < before.min_writer_version:
+        raise InvalidCommitError(
+            f"the protocol cannot go down from ({before.min_reader_version}, {before.min_writer_version}) to "
+            f"({after.min_reader_version}, {after.min_writer_version})."
+        )
+    return draft

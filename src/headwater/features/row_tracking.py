@@ -13,24 +13,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headwater.errors import CorruptLogError, InvalidCommitError
-from headwater.features.activation import is_active, supports
-from headwater.features.file_statistics import num_records, required_num_records
-from headwater.features.properties import ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
-from headwater.log.actions import Add, DomainMetadata
-from headwater.log.paths import canonical
-from headwater.log.schema import StructType
+from headwater.features.feature import Feature, Kind, schema_after
+from headwater.log.actions.model import Add, DomainMetadata
+from headwater.log.actions.paths import canonical
+from headwater.log.configuration.properties import ENABLE_ROW_TRACKING, ROW_COMMIT_VERSION_COLUMN, ROW_ID_COLUMN
 from headwater.log.schema.mapping import PHYSICAL_NAME_KEY
+from headwater.log.stats.add_stats import num_records, required_num_records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from headwater.log.actions import Remove
-    from headwater.log.draft import Attempt, Draft
+    from headwater.log.actions.model import Remove
+    from headwater.log.commit.draft import Attempt, Draft
+    from headwater.log.schema import StructType
     from headwater.log.snapshot import Snapshot
 
-FEATURE = "rowTracking"
 DOMAIN = "delta.rowTracking"
 PRESERVED_TAG = "delta.rowTracking.preserved"
 _NO_MARK = -1
@@ -53,32 +52,28 @@ class _Mark(msgspec.Struct):
 
 
 def materialized_column_names(configuration: Mapping[str, str], new_id: Callable[[], str]) -> dict[str, str]:
-    """The properties that name the hidden columns for ids that are preserved; chosen once, then kept."""
-    wanted = {ROW_ID_COLUMN: "_row-id-col-", ROW_COMMIT_VERSION_COLUMN: "_row-commit-version-col-"}
+    """Return the properties that name the hidden columns for ids that are preserved; chosen once, then kept."""
+    wanted = {ROW_ID_COLUMN.name: "_row-id-col-", ROW_COMMIT_VERSION_COLUMN.name: "_row-commit-version-col-"}
     return {key: configuration.get(key) or f"{prefix}{new_id()}" for key, prefix in wanted.items()}
 
 
 def check_materialized_names(schema: StructType, configuration: Mapping[str, str]) -> None:
-    """Raise if files would hold ids of rows under the name of a column.
-
-    Raises:
-        InvalidCommitError: a column, or both kinds of ids, have the same name.
-    """
+    """Raise `InvalidCommitError` if files would hold ids of rows under the name of a column."""
     held = [str(field.metadata.get(PHYSICAL_NAME_KEY, field.name)).lower() for field in schema.fields]
     held += [field.name.lower() for field in schema.fields]
-    for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN):
+    for key in (ROW_ID_COLUMN.name, ROW_COMMIT_VERSION_COLUMN.name):
         name = configuration.get(key, "").lower()
         if name and name in held:
             raise InvalidCommitError(
                 f"the table property {key} says that files call a column of row tracking {configuration[key]!r}, "
-                "which is the name of another column: nobody can tell the two. Rename the column, or write the rows "
+                "which is the name of another column: they cannot be told apart. Rename the column, or write the rows "
                 "to a new table."
             )
         held.append(name)
 
 
 def high_water_mark(domains: Mapping[str, str]) -> int:
-    """The highest row id that was ever given; -1 when there is none.
+    """Return the highest row id that was ever given; -1 when there is none.
 
     >>> high_water_mark({"delta.rowTracking": '{"rowIdHighWaterMark":9}'})
     9
@@ -97,7 +92,7 @@ def high_water_mark(domains: Mapping[str, str]) -> int:
 
 
 def mark_domain(mark: int) -> DomainMetadata:
-    """The domain with a high-water mark, under both names that readers look for."""
+    """Return the domain with a high-water mark, under both names that readers look for."""
     return DomainMetadata(DOMAIN, f'{{"rowIdHighWaterMark":{mark},"highWaterMark":{mark}}}')
 
 
@@ -112,7 +107,7 @@ def with_last_row_ids(adds: Sequence[Add], newest: Snapshot, since: int) -> list
         newest: the table.
         since: commits after this version are looked through for what tombstones do not tell any more.
     """
-    if not adds or not supports(newest.protocol, FEATURE):
+    if not adds or not ROW_TRACKING.is_supported(newest.protocol):
         return list(adds)
     wanted = {canonical(add.path) for add in adds}
     known = _identities(_rows_of(newest.files(columns=_COLUMNS), wanted))
@@ -129,7 +124,7 @@ def with_last_row_ids(adds: Sequence[Add], newest: Snapshot, since: int) -> list
 
 def _committed_identities(newest: Snapshot, since: int, wanted: set[str]) -> dict[str, _Identity]:
     """What the last commits said of files, as far as the log still has them."""
-    from headwater.log.commit import CommitActions
+    from headwater.log.actions.decode import CommitActions
     from headwater.log.segment import list_log
 
     found: dict[str, _Identity] = {}
@@ -138,7 +133,7 @@ def _committed_identities(newest: Snapshot, since: int, wanted: set[str]) -> dic
         if version > newest.version or found.keys() == wanted:
             continue
         key = commits[version].key
-        for line in CommitActions(version, version, key, newest.ctx.store.get(key)).file_lines():
+        for line in CommitActions.of(version, newest.ctx.store.get(key), newest.ctx.dialect).file_lines():
             add = line.add
             if add is None or add.base_row_id is None or add.default_row_commit_version is None:
                 continue
@@ -150,14 +145,14 @@ def _committed_identities(newest: Snapshot, since: int, wanted: set[str]) -> dic
 
 def row_tracking_rule(draft: Draft, attempt: Attempt) -> Draft:
     """Give ids to new files, keep those of files that are committed again or removed."""
-    if not supports(attempt.protocol, FEATURE):
+    if not ROW_TRACKING.is_supported(attempt.protocol):
         return draft
     snapshot = attempt.snapshot
-    enabled = is_active(FEATURE, attempt.protocol, attempt.metadata)
+    enabled = ROW_TRACKING.is_enabled(attempt.configuration)
     if enabled:
         _check_columns(draft, attempt)
         draft = _tagged(draft)
-        if snapshot is not None and not is_active(FEATURE, snapshot.protocol, snapshot.metadata):
+        if snapshot is not None and not ROW_TRACKING.is_enabled(snapshot.configuration):
             draft = replace(draft, adds=(*draft.adds, *_files_without_ids(draft, snapshot)))
     if not draft.adds and not draft.removes:
         return draft
@@ -228,8 +223,8 @@ def _rows_of(files: pa.Table, wanted: set[str]) -> list[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from headwater.log.columns import binaries
-    from headwater.log.paths import canonical_array
+    from headwater.log.actions.paths import canonical_array
+    from headwater.log.files.arrow import binaries
 
     value_set = binaries([path.encode("utf-8", "surrogateescape") for path in wanted])
     rows: list[dict[str, Any]] = []
@@ -240,7 +235,7 @@ def _rows_of(files: pa.Table, wanted: set[str]) -> list[dict[str, Any]]:
 
 
 def _files_without_ids(draft: Draft, snapshot: Snapshot) -> list[Add]:
-    """The live files that have no ids yet and stay in the table, to be committed again (spec: "Enablement")."""
+    """Return the live files that have no ids yet and stay in the table, to be committed again (spec: "Enablement")."""
     import pyarrow.compute as pc
 
     touched = {canonical(add.path) for add in draft.adds} | {canonical(remove.path) for remove in draft.removes}
@@ -252,15 +247,15 @@ def _files_without_ids(draft: Draft, snapshot: Snapshot) -> list[Add]:
 
 
 def _check_columns(draft: Draft, attempt: Attempt) -> None:
-    for key in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN):
-        if not attempt.metadata.configuration.get(key):
-            raise InvalidCommitError(f"row tracking cannot be enabled without the table property {key}.")
+    for column in (ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN):
+        if not attempt.configuration[column]:
+            raise InvalidCommitError(f"row tracking cannot be enabled without the table property {column.name}.")
     if draft.metadata is not None:
-        check_materialized_names(StructType.from_json(draft.metadata.schema_string), draft.metadata.configuration)
+        check_materialized_names(schema_after(draft, attempt), draft.metadata.configuration)
 
 
 def _tagged(draft: Draft) -> Draft:
-    """The commit says whether rows kept their ids. Unless rows may have moved to other files, they did.
+    """Return the draft, which says whether rows kept their ids: they did unless they may have moved to other files.
 
     A command that writes the ids of the rows it moves puts the tag itself.
     """
@@ -271,3 +266,14 @@ def _tagged(draft: Draft) -> Draft:
     moved = bool(removed) and any(canonical(add.path) not in removed for add in draft.adds)
     preserved = "false" if moved else "true"
     return replace(draft, operation=replace(operation, tags={**operation.tags, PRESERVED_TAG: preserved}))
+
+
+ROW_TRACKING = Feature(
+    "rowTracking",
+    Kind.WRITER,
+    requires=("domainMetadata",),
+    enabled=ENABLE_ROW_TRACKING.read,
+    complete_commit=row_tracking_rule,
+    # The domain stays when the feature is dropped: were it ever enabled again, ids must go on above the mark.
+    properties=(ENABLE_ROW_TRACKING, ROW_ID_COLUMN, ROW_COMMIT_VERSION_COLUMN),
+)

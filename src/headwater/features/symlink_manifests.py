@@ -2,7 +2,7 @@
 
 Below `_symlink_format_manifest` each partition has a file `manifest` with the locations of its data files, one a line.
 With the table property `delta.compatibility.symlinkFormatManifest.enabled` every commit brings them up to date.
-Whoever reads them knows neither deletion vectors nor column mapping, so such tables are refused.
+Readers of manifests know neither deletion vectors nor column mapping, so such tables are refused.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from headwater.errors import InvalidCommitError
-from headwater.features.activation import is_active
-from headwater.features.context import MANIFESTS_PROPERTY
-from headwater.log.partition_directories import partition_directory
-from headwater.log.replay import file_actions
-from headwater.log.schema import mapping_mode
+from headwater.features.basic_rules import DELETION_VECTORS
+from headwater.log.actions.decode import file_actions
+from headwater.log.actions.paths import partition_directory
+from headwater.log.configuration.properties import SYMLINK_MANIFESTS
 from headwater.storage.copying import delete_data
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from headwater.log.draft import Attempt, Draft
+    from headwater.log.commit.draft import Attempt, Draft
     from headwater.log.snapshot import Snapshot
 
 MANIFESTS = "_symlink_format_manifest/"
@@ -35,14 +34,14 @@ _ROUNDS = 10
 
 def symlink_manifest_rule(draft: Draft, attempt: Attempt) -> Draft:
     """Tables that keep manifests have no deletion vectors and no column mapping."""
-    if attempt.metadata.configuration.get(MANIFESTS_PROPERTY, "false").lower() != "true":
+    if not attempt.configuration[SYMLINK_MANIFESTS]:
         return draft
-    refused = f"{MANIFESTS_PROPERTY} cannot be true"
-    if is_active("deletionVectors", attempt.protocol, attempt.metadata):
+    refused = f"{SYMLINK_MANIFESTS.name} cannot be true"
+    if DELETION_VECTORS.is_enabled(attempt.configuration):
         raise InvalidCommitError(
             f"{refused} while delta.enableDeletionVectors is: who reads manifests does not see which rows are deleted."
         )
-    if mapping_mode(attempt.protocol, attempt.metadata) != "none":
+    if attempt.configuration.mapping_mode != "none":
         raise InvalidCommitError(f"{refused} on a table with column mapping: who reads manifests goes by column names.")
     bad = next((add.path for add in draft.adds if add.deletion_vector is not None), None)
     if bad is None and draft.metadata is not None and attempt.snapshot is not None:
@@ -56,7 +55,7 @@ def symlink_manifest_rule(draft: Draft, attempt: Attempt) -> Draft:
 
 
 def file_with_vector(snapshot: Snapshot) -> str | None:
-    """A live file that has a deletion vector, if there is one."""
+    """Return a live file that has a deletion vector, if there is one."""
     if not snapshot.protocol.supports("deletionVectors"):
         return None
     files = snapshot.files(columns=["path", "deletionVector"])
@@ -89,7 +88,7 @@ def write_manifests(snapshot: Snapshot) -> None:
 def update_manifests(snapshot: Snapshot) -> None:
     """Bring the manifests up to date after a commit: those of the partitions that it has touched.
 
-    Two commits may do this at the same time; whoever is late sees that there is a newer version, and does it again.
+    Two commits may do this at the same time; the later one sees a newer version, and does it again.
     """
     for _ in range(_ROUNDS):
         touched = _touched(snapshot)
@@ -105,7 +104,7 @@ def update_manifests(snapshot: Snapshot) -> None:
 
 
 def _touched(snapshot: Snapshot) -> set[str] | None:
-    """The directories of the partitions that the newest commit has changed; None if that cannot be told."""
+    """Return the directories of the partitions that the newest commit has changed; None if that cannot be told."""
     if not snapshot.commits or snapshot.commits[-1].version != snapshot.version:
         return None
     commit = snapshot.commits[-1]
@@ -148,11 +147,11 @@ def _write(snapshot: Snapshot, wanted: Collection[str] | None) -> set[str]:
 
 
 def _files_by_directory(snapshot: Snapshot) -> dict[str, pa.Array]:
-    """The locations of the live files, by the directory of their partition."""
+    """Return the locations of the live files, by the directory of their partition."""
     import pyarrow as pa
 
-    from headwater.log.file_uris import absolute_paths
-    from headwater.log.map_lookup import values_of_key
+    from headwater.log.actions.paths import absolute_paths
+    from headwater.log.files.chunks import values_of_key
 
     files = snapshot.files(columns=["path", "partitionValues"])
     located = pa.chunked_array([absolute_paths(c, snapshot.uri) for c in files.column("path").chunks], pa.string())

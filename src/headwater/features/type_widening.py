@@ -10,9 +10,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import InvalidCommitError
-from headwater.features.activation import is_active
-from headwater.features.drafts import replaces_all_files, schema_after
-from headwater.features.schema_walk import Path, same_columns
+from headwater.features.feature import Feature, Kind, Path, replaces_all_files, same_columns, schema_after
+from headwater.log.configuration.properties import ENABLE_TYPE_WIDENING
 from headwater.log.schema import (
     DATE,
     TIMESTAMP_NTZ,
@@ -24,16 +23,15 @@ from headwater.log.schema import (
     transform_fields,
 )
 from headwater.log.schema.json_format import type_to_value
-from headwater.log.schema.lookup import dotted
+from headwater.log.schema.spark import TYPE_CHANGES_KEY
+from headwater.log.schema.types import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headwater.log.draft import Attempt, Draft
+    from headwater.log.commit.draft import Attempt, Draft
     from headwater.log.schema import DataType, StructField
 
-FEATURE = "typeWidening"
-TYPE_CHANGES_KEY = "delta.typeChanges"
 _WIDER = {
     "byte": ("short", "integer", "long", "double"),
     "short": ("integer", "long", "double"),
@@ -45,7 +43,7 @@ _DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
 
 
 def can_widen(before: DataType, after: DataType) -> bool:
-    """Whether files of one type can be read as the other.
+    """Tell whether files of one type can be read as the other.
 
     >>> from headwater.log.schema import INTEGER, LONG
     >>> can_widen(INTEGER, LONG), can_widen(LONG, INTEGER)
@@ -85,7 +83,7 @@ def changed_types(before: DataType, after: DataType, path: Path = ()) -> Iterato
 
 
 def with_type_changes(before: StructType, after: StructType) -> StructType:
-    """The schema with every type change recorded in the metadata of its column.
+    """Return the schema with every type change recorded in the metadata of its column.
 
     What was recorded before stays, whether or not the new schema brings it along.
     """
@@ -105,11 +103,7 @@ def with_type_changes(before: StructType, after: StructType) -> StructType:
 
 
 def check_type_changes(before: StructType, after: StructType, *, enabled: bool) -> None:
-    """Raise unless the types of all columns stay, or are widened on a table that allows it.
-
-    Raises:
-        InvalidCommitError: a type changes in another way, or widening is not enabled, or not recorded.
-    """
+    """Raise `InvalidCommitError` unless the types of all columns stay, or are widened on a table that allows it."""
     for path, old, field in same_columns(before, after):
         for inner, was, now in changed_types(old.type, field.type):
             what = f"column {dotted((*path, *inner))} cannot change from {was} to {now}"
@@ -129,7 +123,7 @@ def type_widening_rule(draft: Draft, attempt: Attempt) -> Draft:
         return draft
     if draft.metadata.schema_string != snapshot.metadata.schema_string:
         after = schema_after(draft, attempt)
-        enabled = is_active(FEATURE, attempt.protocol, attempt.metadata)
+        enabled = TYPE_WIDENING.is_enabled(attempt.configuration)
         try:
             check_type_changes(snapshot.schema, after, enabled=enabled)
         except InvalidCommitError:
@@ -139,7 +133,7 @@ def type_widening_rule(draft: Draft, attempt: Attempt) -> Draft:
 
 
 def without_type_changes(schema: StructType) -> StructType:
-    """The schema without what was recorded, for a table whose files all have the types of the schema."""
+    """Return the schema without what was recorded, for a table whose files all have the types of the schema."""
 
     def change(field: StructField, _path: Path) -> StructField:
         if TYPE_CHANGES_KEY not in field.metadata:
@@ -155,5 +149,15 @@ def _entry(inner: Path, before: DataType, after: DataType) -> dict[str, Any]:
 
 
 def _without_version(entry: dict[str, Any]) -> dict[str, Any]:
-    """The preview of the feature recorded the version as well."""
+    """Return an entry without the version, which the preview of the feature recorded as well."""
     return {key: value for key, value in entry.items() if key != "tableVersion"}
+
+
+TYPE_WIDENING = Feature(
+    "typeWidening",
+    Kind.READER_WRITER,
+    aliases=("typeWidening-preview",),
+    enabled=ENABLE_TYPE_WIDENING.read,
+    check_commit=type_widening_rule,
+    properties=(ENABLE_TYPE_WIDENING,),
+)

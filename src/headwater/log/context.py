@@ -10,36 +10,36 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from headwater.errors import UnsupportedProtocolError
-from headwater.log.log_format import DELTA, LogFormat
-from headwater.log.log_options import NO_OPTIONS, LogOptions
+from headwater.log.delta.dialect import DELTA
+from headwater.log.indextables.options import NO_OPTIONS, LogOptions
 from headwater.storage.redaction import shortened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from headwater.log.actions import Metadata, Protocol
-    from headwater.log.draft import CommitRule
-    from headwater.log.log_cache import LogCache
+    from headwater.log.commit.draft import CommitRule
+    from headwater.log.configuration import TableConfiguration
+    from headwater.log.dialect import LogDialect
+    from headwater.log.indextables.cache import LogCache
     from headwater.log.snapshot import Snapshot
     from headwater.storage.base import ObjectStore
 
 
 def now_ms() -> int:
-    """The wall clock, in milliseconds since the Unix epoch."""
+    """Return the wall clock, in milliseconds since the Unix epoch."""
     return time.time_ns() // 1_000_000
 
 
 def new_id() -> str:
-    """A new unique id."""
     return str(uuid.uuid4())
 
 
-def read_only(protocol: Protocol, metadata: Metadata) -> None:  # noqa: ARG001
-    """Refuses to write: the gate of a context that was made for reading."""
+def read_only(configuration: TableConfiguration) -> None:  # noqa: ARG001
+    """Refuse to write: the table was opened for reading."""
     raise UnsupportedProtocolError("this table was opened for reading only.")
 
 
@@ -55,9 +55,9 @@ class LogContext:
     """One table's log as the core sees it."""
 
     store: ObjectStore
-    check_readable: Callable[[Protocol, Metadata], None]
+    check_readable: Callable[[TableConfiguration], None]
     """Raises `UnsupportedProtocolError` when the table cannot be read."""
-    check_writable: Callable[[Protocol, Metadata], None] = read_only
+    check_writable: Callable[[TableConfiguration], None] = read_only
     """Raises `UnsupportedProtocolError` when the table cannot be written."""
     commit_rules: tuple[CommitRule, ...] = ()
     """What table features demand of every commit, in order."""
@@ -69,16 +69,17 @@ class LogContext:
     """A new UUID; names of files are made of them."""
     random: Callable[[], float] = random.random
     """Between 0 and 1, for waiting times."""
+    storage_options: dict[str, str] | None = field(default=None, repr=False)
+    """Options of the object store, for whoever opens files of the table elsewhere: in a task of Spark's."""
     open_absolute: Callable[[str], tuple[ObjectStore, str]] = local_files
     """The store and the key for a file outside the table, by its decoded path: a clone names those of its source."""
     trust_checksum: bool = False
     """Take protocol and metaData from the version checksum rather than from the checkpoint, where it can be matched
     with its commit: one small object instead of the footers of all parts. The log stays the judge by default."""
     compaction_interval: int | None = None
-    """Write a log compaction file after so many commits without a checkpoint. Off by default: readers that know
-    nothing of them gain nothing, and with checkpoints every few commits nobody else does either."""
-    format: LogFormat = DELTA
-    """The dialect of the log."""
+    """Write a log compaction file after this many commits without a checkpoint. Off by default: with checkpoints
+    every few commits readers gain nothing."""
+    dialect: LogDialect = DELTA
     options: LogOptions = NO_OPTIONS
     """What overrules the table's configuration, in dialects that have such options."""
     cache: LogCache | None = None
@@ -94,5 +95,4 @@ class LogContext:
 
     @property
     def uri(self) -> str:
-        """The table's location, for messages."""
         return self.store.uri

@@ -1,30 +1,38 @@
-"""Which log files make up a version: log segment discovery (spec: "Checkpoints", "Log Compaction Files").
+"""Find the log files that make up a version (spec: "Checkpoints", "Log Compaction Files", "Last Checkpoint File").
 
-`_last_checkpoint` is a hint for where to start listing. The newest complete checkpoint that is not newer than
-the wanted version, and contiguous commits after it, are the segment; compacted files stand in for the commits
-they cover. A gap is waited for (an object store's listing may lag), then it is an error that names the commit.
+The newest complete checkpoint that is not newer than the wanted version, and contiguous commits after it, are the
+segment; compacted files stand in for the commits they cover. Listings of an object store may lag, so a missing commit
+is asked for by name before it counts as a gap.
+
+`_last_checkpoint` is a hint for where to start listing. It may be missing, stale or damaged (its checksum is the MD5 of
+the canonical form of the JSON): then the log is listed from its beginning.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 from bisect import bisect_left
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from headwater.errors import ObjectNotFoundError
-from headwater.log.last_checkpoint import hinted_version
-from headwater.log.log_format import DELTA
-from headwater.log.missing_versions import gap, table_not_found, version_not_found
+from headwater.errors import (
+    MissingCommitError,
+    ObjectNotFoundError,
+    TableNotFoundError,
+    VersionNotFoundError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from headwater.log.context import LogContext
-    from headwater.log.log_format import LogFormat
-    from headwater.log.names import Kind
-    from headwater.storage.base import ObjectMeta
+    from headwater.log.dialect import FileKind, LogDialect
+    from headwater.storage.base import ObjectMeta, ObjectStore
+
 
 NOT_ASKED_MS = -1
 """The modification time of a commit that is known by its content: the store was not asked for it."""
@@ -35,7 +43,7 @@ class CheckpointFiles:
     """The files of one complete checkpoint: one file, or all parts in order."""
 
     version: int
-    kind: Kind
+    kind: FileKind
     files: tuple[ObjectMeta, ...]
 
 
@@ -77,12 +85,12 @@ class LogListing:
         return max((*self.commits, *self.checkpoints), default=None)
 
     def checkpoint_at_or_before(self, version: int) -> CheckpointFiles | None:
-        """The newest complete checkpoint not newer than `version`; the cheapest of several to open."""
+        """Return the newest complete checkpoint not newer than `version`; the cheapest of several to open."""
         candidates = [v for v in self.checkpoints if v <= version]
         return self.checkpoints[max(candidates)][0] if candidates else None
 
     def reconstructable(self) -> tuple[int, int] | None:
-        """The first and last version that can be loaded, as far as this listing shows."""
+        """Return the first and last version that can be loaded, as far as this listing shows."""
         latest = self.latest
         if latest is None:
             return None
@@ -91,18 +99,29 @@ class LogListing:
         return (min(starts), latest) if starts else None
 
 
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A commit that is missing between a checkpoint (or the beginning) and a wanted version."""
+
+    listing: LogListing
+    checkpoint: CheckpointFiles | None
+    wanted: int
+    missing: int
+    ends_before: bool
+    """Whether the newest version is wanted, and no hint says that the log reaches the missing commit."""
+
+
 def list_log(ctx: LogContext, from_version: int = 0) -> LogListing:
-    """List the log directory from a version on."""
-    start = ctx.format.first_key_of(from_version)
-    return sort_listing(ctx.store.list_from(ctx.format.directory, start), ctx.format)
+    start = ctx.dialect.first_key_of(from_version)
+    return sort_listing(ctx.store.list_from(ctx.dialect.directory, start), ctx.dialect)
 
 
-def sort_listing(metas: Iterable[ObjectMeta], log_format: LogFormat = DELTA) -> LogListing:
+def sort_listing(metas: Iterable[ObjectMeta], dialect: LogDialect) -> LogListing:
     """Sort objects of the log directory by kind; incomplete multi-part checkpoints are left out."""
     listing = LogListing()
     parts: dict[tuple[int, int], dict[int, ObjectMeta]] = defaultdict(dict)
     for meta in metas:
-        parsed = log_format.parse(meta.key.rpartition("/")[2])
+        parsed = dialect.parse(meta.key.rpartition("/")[2])
         if parsed is None:
             continue
         version = parsed.version
@@ -119,41 +138,36 @@ def sort_listing(metas: Iterable[ObjectMeta], log_format: LogFormat = DELTA) -> 
         if len(found) == count:
             files = tuple(found[part] for part in range(1, count + 1))
             listing.checkpoints[version].append(CheckpointFiles(version, "multipart", files))
-    preference: dict[Kind, int] = {"json": 0, "uuid": 0, "classic": 1, "multipart": 2}
+    preference: dict[FileKind, int] = {"json": 0, "uuid": 0, "classic": 1, "multipart": 2}
     for candidates in listing.checkpoints.values():
         candidates.sort(key=lambda c: preference[c.kind])
     return listing
 
 
-def find_segment(ctx: LogContext, version: int | None = None, passed_over: frozenset[int] = frozenset()) -> LogSegment:
-    """The segment of a version, or of the newest one.
-
-    Args:
-        ctx: the table's log.
-        version: the version; None for the newest.
-        passed_over: versions of checkpoints that could not be read.
+def find_segment(ctx: LogContext, version: int | None = None, unreadable: frozenset[int] = frozenset()) -> LogSegment:
+    """Return the segment of a version, or of the newest one, without the checkpoints that proved `unreadable`.
 
     Raises:
         TableNotFoundError: there is no log here.
         VersionNotFoundError: the version is newer than the table, or its log has been cleaned up.
         MissingCommitError: the commits have a gap.
     """
-    hint = hinted_version(ctx.store, ctx.format.last_checkpoint_key)
-    if hint is not None and not passed_over and (version is None or hint <= version):
+    hint = hinted_version(ctx.store, ctx.dialect.last_checkpoint_key)
+    if hint is not None and not unreadable and (version is None or hint <= version):
         listing = list_log(ctx, hint)
         wanted = listing.latest if version is None else version
         if wanted is not None and listing.checkpoint_at_or_before(wanted) is not None:
             return _segment_of(ctx, listing, version)
     listing = list_log(ctx)
-    for unreadable in passed_over:
-        listing.checkpoints.pop(unreadable, None)
-    return _segment_of(ctx, listing, version, at_least=max(passed_over, default=hint if hint is not None else 0))
+    for damaged in unreadable:
+        listing.checkpoints.pop(damaged, None)
+    return _segment_of(ctx, listing, version, at_least=max(unreadable, default=hint if hint is not None else 0))
 
 
 def loadable_commits(listing: LogListing) -> list[int]:
-    """The newest contiguous commits whose versions can be loaded, ascending.
+    """Return the newest contiguous commits whose versions can be loaded, ascending.
 
-    What stands before a gap is left out: nobody can tell what happened in between.
+    Commits before a gap are left out: what happened in between is unknown.
     """
     versions = sorted(listing.commits)
     start = len(versions) - 1
@@ -169,7 +183,7 @@ def _is_loadable(listing: LogListing, version: int) -> bool:
 
 
 def _segment_of(ctx: LogContext, listing: LogListing, version: int | None, at_least: int = 0) -> LogSegment:
-    """The segment of a version. A newest version below `at_least` is a loss that nobody may miss."""
+    """Return the segment of a version. A newest version below `at_least` is an error."""
     latest = listing.latest
     if latest is None:
         raise table_not_found(ctx)
@@ -185,23 +199,14 @@ def _segment_of(ctx: LogContext, listing: LogListing, version: int | None, at_le
         # A listing may lag. Each turn finds one more commit by its name, or ends with an error.
         missing = _first_gap(listing, first, wanted)
         if not _await_commit(ctx, listing, missing):
-            if ctx.format.stops_at_gaps and version is None and missing > at_least:
-                return _up_to_gap(listing, checkpoint, missing)
-            raise gap(ctx, listing, wanted, checkpoint, missing)
+            ends_before = version is None and missing > at_least
+            return ctx.dialect.resolve_gap(ctx, Gap(listing, checkpoint, wanted, missing, ends_before))
         commits = _cover(listing, first, wanted)
     return LogSegment(wanted, checkpoint, tuple(commits), listing.commits.get(wanted))
 
 
-def _up_to_gap(listing: LogListing, checkpoint: CheckpointFiles | None, missing: int) -> LogSegment:
-    """The segment of the version before a gap (spec 002: "Version Gap")."""
-    first = 0 if checkpoint is None else checkpoint.version + 1
-    commits = tuple(CommitFile(v, v, listing.commits[v]) for v in range(first, missing))
-    unreachable = tuple(sorted(v for v in listing.commits if v > missing))
-    return LogSegment(missing - 1, checkpoint, commits, listing.commits.get(missing - 1), unreachable)
-
-
 def _available(ctx: LogContext, latest: int) -> tuple[int, int]:
-    """The first and the last version that there are."""
+    """Return the first and the last version that there are."""
     return list_log(ctx).reconstructable() or (latest, latest)
 
 
@@ -232,7 +237,7 @@ def _cover(listing: LogListing, first: int, last: int) -> list[CommitFile] | Non
 
 
 def _with_commits(listing: LogListing, file: CommitFile) -> CommitFile:
-    """A compacted file together with the commits that it stands for, if they all exist."""
+    """Return a compacted file together with the commits that it stands for, if they all exist."""
     if file.version == file.end_version and file.meta is listing.commits.get(file.version):
         return file
     commits: list[ObjectMeta] = []
@@ -244,7 +249,7 @@ def _with_commits(listing: LogListing, file: CommitFile) -> CommitFile:
 
 
 def _first_gap(listing: LogListing, first: int, last: int) -> int:
-    """The version that would have to come next after everything that can be read from `first` on."""
+    """Return the version that would have to come next after everything that can be read from `first` on."""
     reached = {first}
     for version in sorted({*listing.commits, *listing.compacted}):
         if version in reached:
@@ -261,6 +266,118 @@ def _await_commit(ctx: LogContext, listing: LogListing, version: int) -> bool:
         if wait_s:
             ctx.sleep(wait_s)
         with contextlib.suppress(ObjectNotFoundError):
-            listing.commits[version] = ctx.store.head(ctx.format.commit_key(version))
+            listing.commits[version] = ctx.store.head(ctx.dialect.commit_key(version))
             return True
     return False
+
+
+def hinted_version(store: ObjectStore, key: str) -> int | None:
+    """Return the version of a recent checkpoint, or None when there is no hint that can be believed."""
+    try:
+        text = store.get(key)
+    except ObjectNotFoundError:
+        return None
+    return parse_hint(text)
+
+
+def parse_hint(text: bytes) -> int | None:
+    """Return the version in the hint, None unless it is well-formed and its checksum (if any) is right."""
+    try:
+        hint = json.loads(text, object_pairs_hook=_no_duplicates, parse_float=_Number, parse_int=_Number)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(hint, dict) or not isinstance(hint.get("version"), _Number):
+        return None
+    checksum = hint.get("checksum")
+    if checksum is not None and checksum != json_checksum(hint):
+        return None
+    try:
+        version = int(hint["version"])
+    except ValueError:
+        return None
+    return version if 0 <= version < 10**20 else None
+
+
+def json_checksum(value: dict[str, Any]) -> str:
+    """Return the checksum of a decoded JSON object, its own `checksum` field left out.
+
+    >>> json_checksum({"k1": "v1", "checksum": "<anything>", "k3": 23}) == hashlib.md5(b'"k1"="v1","k3"=23').hexdigest()
+    True
+    """
+    return hashlib.md5(canonical_json(value).encode(), usedforsecurity=False).hexdigest()
+
+
+def canonical_json(value: dict[str, Any]) -> str:
+    """Return the canonical form: sorted `path=value` pairs, with URL-encoded names and strings."""
+    pairs: list[tuple[str, str]] = []
+    for name, inner in value.items():
+        if name != "checksum":
+            _flatten(_encode(name), inner, pairs)
+    pairs.sort(key=lambda pair: pair[0].encode())
+    return ",".join(f"{path}={leaf}" for path, leaf in pairs)
+
+
+class _Number(str):
+    """A number as it was written: its text is its canonical form."""
+
+
+def _flatten(path: str, value: Any, pairs: list[tuple[str, str]]) -> None:
+    match value:
+        case _Number():
+            pairs.append((path, str(value)))
+        case str():
+            pairs.append((path, _encode(value)))
+        case dict():
+            for name, inner in value.items():
+                _flatten(f"{path}+{_encode(name)}", inner, pairs)
+        case list():
+            for index, inner in enumerate(value):
+                _flatten(f"{path}+{index}", inner, pairs)
+        case _:
+            pairs.append((path, json.dumps(value)))
+
+
+def _encode(text: str) -> str:
+    return f'"{quote(text, safe="-._~", errors="surrogatepass")}"'
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("duplicate keys")
+    return value
+
+
+def table_not_found(ctx: LogContext) -> TableNotFoundError:
+    """Return the error for a location without a log."""
+    dialect, directory = ctx.dialect, ctx.dialect.directory
+    return TableNotFoundError(
+        f"{dialect.not_found_prefix}{ctx.uri} is not a {dialect.title}: there is no commit and no checkpoint in "
+        f"{directory}. Check the path; a table is the folder that contains {directory.rstrip('/')}."
+    )
+
+
+def missing_commit(ctx: LogContext, gap: Gap) -> MissingCommitError:
+    """Return the error for a version that needs a commit which is not there."""
+    wanted, missing, checkpoint = gap.wanted, gap.missing, gap.checkpoint
+    later = min((v for v in gap.listing.commits if missing < v <= wanted), default=None)
+    start = "has no complete checkpoint" if checkpoint is None else f"has a checkpoint at {checkpoint.version}"
+    key = ctx.dialect.commit_key(missing)
+    return MissingCommitError(
+        f"{ctx.uri} cannot be opened at version {wanted}: commit {missing} ({key}) is missing"
+        + ("" if later is None else f", the next one is {later}")
+        + f". The log {start} and must be contiguous after that."
+    )
+
+
+def version_not_found(ctx: LogContext, wanted: int, available: tuple[int, int]) -> VersionNotFoundError:
+    """Return the error for a version outside the log, naming what is available: the first and the last version."""
+    span = (
+        f"versions {available[0]} to {available[1]} are"
+        if available[0] < available[1]
+        else f"only version {available[0]} is"
+    )
+    reason = "it does not exist yet" if wanted > available[1] else "its log files have been cleaned up"
+    if wanted < 0:
+        reason = "versions start at 0"
+    return VersionNotFoundError(f"{ctx.uri} has no version {wanted}: {reason}; {span} available.")

@@ -1,24 +1,22 @@
 """A snapshot: the state of a table at one version (spec: "Action Reconciliation").
 
 Opening one reads the commits after the newest checkpoint and, only if they do not have them, protocol and metaData from
-the checkpoint. Everything about files is read when it is first asked for. A snapshot never changes.
+the checkpoint. Everything about files is read when it is first asked for. Snapshots never change, and those on one
+checkpoint share what has been decoded of it.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from headwater.errors import ObjectNotFoundError, SchemaError
-from headwater.log.actions import Add
-from headwater.log.commit import CommitActions
-from headwater.log.history import CommitSummary, read_history
-from headwater.log.log_format import DELTA
-from headwater.log.replay import TableState, replay_files
-from headwater.log.schema import StructType, mapping_mode
+from headwater.log.actions.decode import CommitActions, TableState, replay_files
+from headwater.log.actions.model import Add
+from headwater.log.commit.history import CommitSummary, read_history
+from headwater.log.configuration.properties import DELETED_FILE_RETENTION, STRING_PREFIX_LENGTH
 from headwater.log.segment import NOT_ASKED_MS
-from headwater.log.timeline import first_in_commit_version, in_commit_timestamps_enabled
 from headwater.storage.redaction import shortened
 
 if TYPE_CHECKING:
@@ -26,17 +24,47 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from headwater.log.actions import Metadata, Protocol, Remove
-    from headwater.log.base_files import BaseFiles
-    from headwater.log.checksum import Discrepancy
-    from headwater.log.commit import FileKey
+    from headwater.log.actions.decode import FileKey
+    from headwater.log.actions.model import Metadata, Protocol, Remove
+    from headwater.log.configuration import TableConfiguration
     from headwater.log.context import LogContext
-    from headwater.log.expressions import Expression
-    from headwater.log.live_files import LiveFiles
-    from headwater.log.operands import TableShape
-    from headwater.log.schema import MappingMode
+    from headwater.log.delta.checkpoint.read import Checkpoint
+    from headwater.log.delta.checksum import Discrepancy
+    from headwater.log.files.chunks import FileChunk
+    from headwater.log.files.live import LiveFiles
+    from headwater.log.filters.expressions import Expression
+    from headwater.log.filters.pruning import ChunkPruner, TableShape
+    from headwater.log.indextables.actions import MergeSkip
+    from headwater.log.indextables.checkpoint import JsonCheckpoint
+    from headwater.log.schema import MappingMode, StructType
     from headwater.log.segment import LogSegment
-    from headwater.log.split_actions import MergeSkip
+
+
+@dataclass
+class BaseFiles:
+    """The checkpoint's chunks and what has been decoded of them, for every snapshot that starts from it."""
+
+    checkpoint: Checkpoint | JsonCheckpoint | None
+    cleaned_up_before_ms: int | None = None
+    """The log was cleaned up by this cut-off already, as far as this process knows (`cleanup.py`)."""
+    _pruners: dict[tuple[int, TableShape], ChunkPruner] = field(default_factory=dict)
+
+    @property
+    def adds(self) -> list[FileChunk]:
+        return [] if self.checkpoint is None else self.checkpoint.adds
+
+    @property
+    def removes(self) -> list[FileChunk]:
+        return [] if self.checkpoint is None else self.checkpoint.removes
+
+    def pruner(self, index: int, shape: TableShape) -> ChunkPruner:
+        """Return the pruner of a chunk, kept with its decoded columns as long as the table has the same shape."""
+        from headwater.log.filters.pruning import ChunkPruner
+
+        key = (index, shape)
+        if key not in self._pruners:
+            self._pruners[key] = ChunkPruner(self.adds[index], shape)
+        return self._pruners[key]
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,13 +76,26 @@ class Snapshot:
     base: BaseFiles
     commits: tuple[CommitActions, ...]
     """The commits after the checkpoint, ascending."""
-    protocol: Protocol
-    """What a client must support to read or write the table."""
-    metadata: Metadata
-    """The `metaData` action: id, name, schema text, partition columns, configuration."""
+    configuration: TableConfiguration
+    """Protocol and metaData, with everything that follows from them."""
 
     def __repr__(self) -> str:
         return f"Snapshot({shortened(self.uri)!r}, version={self.version})"
+
+    @property
+    def protocol(self) -> Protocol:
+        """What a client must support to read or write the table."""
+        return self.configuration.protocol
+
+    @property
+    def metadata(self) -> Metadata:
+        """The `metaData` action: id, name, schema text, partition columns, configuration."""
+        return self.configuration.metadata
+
+    @property
+    def has_in_commit_timestamps(self) -> bool:
+        """Whether commits carry their own timestamps."""
+        return self.configuration.has_in_commit_timestamps
 
     @property
     def uri(self) -> str:
@@ -80,19 +121,14 @@ class Snapshot:
     def schema(self) -> StructType:
         """The table's schema, with logical names."""
         try:
-            return StructType.from_json(self.metadata.schema_string)
+            return self.configuration.schema
         except SchemaError as error:
             raise type(error)(f"{self.uri} at version {self.version}: {error}") from error
 
-    @cached_property
+    @property
     def mapping_mode(self) -> MappingMode:
         """How columns are found in data files: `none`, `name` or `id`."""
-        return mapping_mode(self.protocol, self.metadata)
-
-    @property
-    def has_in_commit_timestamps(self) -> bool:
-        """Whether commits carry their own timestamps."""
-        return in_commit_timestamps_enabled(self.protocol, self.metadata)
+        return self.configuration.mapping_mode
 
     @cached_property
     def timestamp(self) -> int:
@@ -101,7 +137,7 @@ class Snapshot:
         The in-commit timestamp where the table has them, else the modification time of the commit file (of the
         compacted file or checkpoint, when log cleanup has left nothing else).
         """
-        if self.has_in_commit_timestamps:
+        if self.configuration.has_in_commit_timestamps:
             commit = self._newest_commit()
             if commit is not None and commit.in_commit_timestamp is not None:
                 return commit.in_commit_timestamp
@@ -118,8 +154,8 @@ class Snapshot:
         if self.commits and self.commits[-1].version == self.commits[-1].end_version:
             return self.commits[-1]
         try:
-            key = self.ctx.format.commit_key(self.version)
-            return CommitActions.of(self.version, self.ctx.store.get(key), self.ctx.format)
+            key = self.ctx.dialect.commit_key(self.version)
+            return CommitActions.of(self.version, self.ctx.store.get(key), self.ctx.dialect)
         except ObjectNotFoundError:
             return None
 
@@ -154,27 +190,25 @@ class Snapshot:
     @cached_property
     def shape(self) -> TableShape:
         """What pruning needs to know of the table."""
-        from headwater.log.operands import DEFAULT_STRING_PREFIX_LENGTH, TableShape
+        from headwater.log.filters.pruning import DEFAULT_STRING_PREFIX_LENGTH, TableShape
 
-        declared = self.properties.get("delta.dataSkippingStringPrefixLength", "")
-        length = int(declared) if declared.isdigit() else DEFAULT_STRING_PREFIX_LENGTH
         return TableShape(
             self.schema,
             self.metadata.partition_columns,
             self.mapping_mode,
-            min(length, DEFAULT_STRING_PREFIX_LENGTH),
-            empty_text_is_null=self.ctx.format is DELTA,
+            min(self.configuration[STRING_PREFIX_LENGTH], DEFAULT_STRING_PREFIX_LENGTH),
+            empty_text_is_null=self.ctx.dialect.empty_text_is_null,
             time_zone=self.ctx.time_zone,
         )
 
     @cached_property
     def _live(self) -> LiveFiles:
-        from headwater.log.live_files import LiveFiles
+        from headwater.log.files.live import LiveFiles
 
-        return LiveFiles(self.base, self._tail, self.shape, self.ctx.format)
+        return LiveFiles(self.base, self._tail, self.shape, self.ctx.dialect)
 
     def files(self, where: str | Expression | None = None, columns: Sequence[str] | None = None) -> pa.Table:
-        """The live files, as a table with one row a file.
+        """Return the live files, as a table with one row a file.
 
         Args:
             where: a filter in SQL, or an expression tree. Files that cannot hold a matching row are left out, by
@@ -188,25 +222,25 @@ class Snapshot:
             A `pyarrow.Table`. Paths are as the log has them (percent-encoded, relative to the table or absolute),
             the keys of `partitionValues` and of `stats` are physical column names.
         """
-        known = self.ctx.format.file_columns
+        known = self.ctx.dialect.file_columns
         wanted = list(known) if columns is None else list(columns)
         unknown = [name for name in wanted if name not in known]
         if unknown:
             raise ValueError(f"unknown columns {unknown}: choose from {list(known)}")
         if isinstance(where, str):
-            from headwater.log.filter_sql import parse_filter
+            from headwater.log.filters.sql import parse_filter
 
             where = parse_filter(where)
         return self._live.table(where, wanted)
 
     def files_named(self, paths: Collection[str], columns: Sequence[str] | None = None) -> pa.Table:
-        """Of some data files, by canonical path, those that are live; other rows are not even gathered.
+        """Return the live ones of some data files, by canonical path; other rows are not gathered.
 
         Args:
-            paths: in canonical form (`headwater.log.paths`).
+            paths: in canonical form (`headwater.log.actions.paths`).
             columns: as for `files`.
         """
-        return self._live.named(paths, list(self.ctx.format.file_columns if columns is None else columns))
+        return self._live.named(paths, list(self.ctx.dialect.file_columns if columns is None else columns))
 
     @cached_property
     def _totals(self) -> tuple[int, int]:
@@ -229,34 +263,32 @@ class Snapshot:
         return self._totals[1]
 
     def file_sizes(self) -> list[int]:
-        """The sizes of all live files, in no particular order."""
+        """Return the sizes of all live files, in no particular order."""
         if self.base.checkpoint is None:
             return [a.size for a in self._tail.values() if isinstance(a, Add)]
         sizes: list[int] = self.files(columns=["size"]).column("size").to_pylist()
         return sizes
 
     def tombstones(self, *, include_expired: bool = False) -> pa.Table:
-        """The removed files whose retention has not run out (`delta.deletedFileRetentionDuration`).
+        """Return the removed files whose retention has not run out (`delta.deletedFileRetentionDuration`).
 
         Args:
             include_expired: also those that a checkpoint or VACUUM may forget.
         """
         import pyarrow.compute as pc
 
-        from headwater.log.retention import tombstone_retention_ms
-
         removed = self._live.tombstones()
         if include_expired:
             return removed
-        oldest = self.ctx.clock_ms() - tombstone_retention_ms(self.metadata.configuration)
+        oldest = self.ctx.clock_ms() - self.configuration[DELETED_FILE_RETENTION]
         # A remove without a timestamp counts as removed at the epoch.
         return removed.filter(pc.greater(pc.fill_null(removed.column("deletionTimestamp"), 0), oldest))
 
     # --- history, checks, refresh ------------------------------------------------------------------
 
     def history(self, limit: int | None = None) -> list[CommitSummary]:
-        """The commits up to this version, newest first."""
-        return read_history(self.ctx, self.version, limit, first_in_commit_version(self.protocol, self.metadata))
+        """Return the commits up to this version, newest first."""
+        return read_history(self.ctx, self.version, limit, self.configuration.first_in_commit_version)
 
     def verify(self) -> list[Discrepancy]:
         """Compare the log with its version checksum, and look for illegal actions after the checkpoint.
@@ -264,15 +296,11 @@ class Snapshot:
         Returns:
             Every discrepancy; an empty list when all is fine or there is no checksum.
         """
-        from headwater.log.verification import verify
-
-        return verify(self)
+        return self.ctx.dialect.verify(self)
 
     def refresh(self) -> Snapshot:
-        """The newest version, found by reading only the commits after this one.
+        """Return the newest version, found by reading only the commits after this one.
 
         Returns this very snapshot when there is nothing new.
         """
-        from headwater.log.opening import refresh
-
-        return refresh(self)
+        return self.ctx.dialect.refresh(self)

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import functools
 import ipaddress
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+import tantivy
 
 from headwater.errors import SearchConfigError
-
-if TYPE_CHECKING:
-    import tantivy
 
 TOKENIZERS: Final = ("default", "raw", "whitespace", "en_stem")
 """The analysers a field can have: words in lower case; the whole value; between blanks, as written; stems of words."""
@@ -34,20 +33,12 @@ def register_tokenizers(index: tantivy.Index) -> None:
 
 
 def tokens(tokenizer: str, text: str) -> list[str]:
-    """The terms that the index has for a text, in order: also of a term that is too long for the index.
-
-    Raises:
-        SearchConfigError: there is no such tokenizer.
-    """
+    """Return the terms that the index has for a text, in order; also a term that is too long for the index."""
     return _analyzer(tokenizer).analyze(text)
 
 
 def check_tokenizer(name: str, column: str) -> str:
-    """The name of a tokenizer, in lower case.
-
-    Raises:
-        SearchConfigError: there is no such tokenizer.
-    """
+    """Return the name of a tokenizer in lower case, or raise `SearchConfigError`."""
     folded = name.strip().lower()
     if folded not in TOKENIZERS:
         raise SearchConfigError(f"column {column!r}: there is no tokenizer {name!r}; there are {', '.join(TOKENIZERS)}")
@@ -55,7 +46,7 @@ def check_tokenizer(name: str, column: str) -> str:
 
 
 def ip_text(value: str) -> str | None:
-    """An IP address in the one form that the index knows: IPv4 dotted, also for `::ffff:a.b.c.d`; None if it is none.
+    """Return an IP address in the one form that the index knows (IPv4 dotted, also `::ffff:a.b.c.d`), or None.
 
     >>> ip_text("::FFFF:10.0.0.1"), ip_text("2001:DB8::1"), ip_text("10.0.0.256")
     ('10.0.0.1', '2001:db8::1', None)
@@ -73,8 +64,6 @@ def ip_text(value: str) -> str | None:
 
 @functools.cache
 def _analyzer(name: str) -> tantivy.TextAnalyzer:
-    import tantivy
-
     if name == "raw":
         return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.raw()).build()
     if name == "whitespace":

@@ -1,67 +1,72 @@
-"""The log of a search table: opening and creating it, and what is done to it beside data (spec 002).
+"""The log of a search table: opening, creating and maintaining it (spec 002).
 
-All of it is the kernel of `headwater.log` in the dialect of these tables: commits are made by a `Transaction`, as they
-are on Delta tables, and checkpoints and cleanup follow from them.
+Commits are made by a `Transaction` of `headwater.log`, as on Delta tables, in the dialect of search tables; checkpoints
+and cleanup follow from them. Protocol versions 1 to 3 are understood, with the features that the specification names. A
+table's schema never changes; version 0 is `protocol` and `metaData`, and no later version has a `metaData`.
+
+This process keeps a log cache for each table that it has opened ("Cache Invalidation"), and reads log files with
+several threads within a time limit ("Parallel I/O"). The threads are daemons: a store that never answers holds up
+neither the caller after the limit nor the end of the process.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+import queue
+import threading
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from headwater.errors import ConcurrentWriteException, InvalidCommitError
-from headwater.log.actions import Format, Metadata, Protocol
-from headwater.log.context import LogContext
-from headwater.log.draft import Operation
-from headwater.log.log_options import LogOptions
+from headwater.errors import (
+    ConcurrentWriteException,
+    InvalidCommitError,
+    MissingCommitError,
+    StorageTimeoutError,
+    UnsupportedProtocolError,
+)
+from headwater.log.actions.model import Format, Metadata, Protocol
+from headwater.log.commit.draft import Operation
+from headwater.log.commit.transaction import Transaction
+from headwater.log.context import LogContext, now_ms
+from headwater.log.files.listing import claimed
+from headwater.log.indextables.cache import LogCache
+from headwater.log.indextables.dialect import INDEXTABLES
+from headwater.log.indextables.options import LogOptions
 from headwater.log.opening import open_snapshot
 from headwater.log.segment import list_log
-from headwater.log.split_format import INDEXTABLES
-from headwater.log.transaction import Transaction
-from headwater.log.tree import claimed
-from headwater.search.log_protocol import (
-    PROVIDER,
-    READER_VERSION,
-    WRITER_VERSION,
-    check_readable,
-    check_writable,
-    split_log_rule,
-)
 from headwater.storage import open_store
+from headwater.storage.base import ForwardingStore
 from headwater.storage.elsewhere import OtherStores
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from datetime import date, datetime
     from os import PathLike
 
-    from headwater.log.cleanup_by_age import CleanedUp
-    from headwater.log.log_cache import LogCache
+    from headwater.log.commit.draft import Attempt, Draft
+    from headwater.log.configuration import TableConfiguration
+    from headwater.log.indextables.cleanup import CleanedUp
     from headwater.log.schema import StructType
     from headwater.log.snapshot import Snapshot
-    from headwater.storage import ObjectStore
+    from headwater.storage.base import Directory, DirectoryStore, ObjectStore
 
-SearchOptions: TypeAlias = LogOptions
-"""The options of a table's log; see `headwater.log.log_options`."""
+    _Result = tuple[int, bytes | BaseException]
+
 
 _Options: TypeAlias = "LogOptions | Mapping[str, Any] | None"
-"""Or a mapping with names such as `spark.indextables.checkpoint.interval`, among any others."""
+"""Options of the log, or a mapping with names such as `spark.indextables.checkpoint.interval`, among any others."""
 
 
 def search_log(
     uri: str | PathLike[str], storage_options: Mapping[str, str] | None = None, *, options: _Options = None
 ) -> LogContext:
-    """The log of a search table as the kernel sees it; whether there is a table is not looked at.
+    """Return the context of a search table's log; whether there is a table is not checked.
 
-    Args:
-        uri: a path or URI, as for `headwater.open_log`.
-        storage_options: options of the object store, by the names that deltalake uses.
-        options: of the log; they overrule the table's configuration.
+    Options of the log overrule the table's configuration.
 
     Raises:
         WriteOptionError: an option of the log does not exist, or its value does not fit.
     """
-    from headwater.search.log_caches import cache_of
-    from headwater.search.parallel_reads import parallel_reads
 
     chosen = _chosen(options)
     settings = chosen.over({})
@@ -69,19 +74,20 @@ def search_log(
     cache = cache_of(store.uri, storage_options, chosen)
     parallel = parallel_reads(store, settings.read_parallelism, settings.read_timeout_s)
     elsewhere = OtherStores(store.uri, storage_options)
-    return search_context(parallel, chosen, cache=cache, open_absolute=elsewhere.locate)
+    plain = None if storage_options is None else dict(storage_options)
+    return search_context(parallel, chosen, cache=cache, open_absolute=elsewhere.locate, storage_options=plain)
 
 
 def search_context(
     store: ObjectStore, options: _Options = None, *, cache: LogCache | None = None, **parts: Any
 ) -> LogContext:
-    """The log of a search table in a store; `parts` are further fields of `LogContext` (clock, ids, ...)."""
+    """Return the context of a log in a store; `parts` are further fields of `LogContext` (clock, ids, ...)."""
     return LogContext(
         store=store,
         check_readable=check_readable,
         check_writable=check_writable,
         commit_rules=(split_log_rule,),
-        format=INDEXTABLES,
+        dialect=INDEXTABLES,
         options=_chosen(options),
         cache=cache,
         **parts,
@@ -116,7 +122,7 @@ def open_search_log(
 def open_in(
     ctx: LogContext, version: int | None = None, timestamp: str | datetime | date | int | None = None
 ) -> Snapshot:
-    """The snapshot of a version, of a point in time, or the newest one, by what the cache knows already."""
+    """Open a version, a point in time, or the newest version, using what the cache knows already."""
     if ctx.cache is None or version is not None or timestamp is not None:
         return open_snapshot(ctx, version=version, timestamp=timestamp)
     known = ctx.cache.newest(ctx)
@@ -138,7 +144,7 @@ def create_search_log(
     storage_options: Mapping[str, str] | None = None,
     options: _Options = None,
 ) -> bool:
-    """Write version 0 of a search table, unless there is one: to do it twice changes nothing.
+    """Write version 0 of a search table, unless there is one.
 
     Returns:
         Whether the table was created; False when there was one already, which stays as it is.
@@ -189,9 +195,9 @@ def upgrade_protocol(
     reader_features: Iterable[str] = (),
     writer_features: Iterable[str] = (),
 ) -> Snapshot:
-    """Let the table ask for more of readers and writers, from its next version on (spec 002: "Migration and Upgrades").
+    """Raise what the table requires of readers and writers (spec 002: "Migration and Upgrades").
 
-    Versions never go down, and features are never lost. A table that asks for all of it already is returned as it is.
+    Versions never go down, and features are never lost. A table that requires all of it already is returned unchanged.
 
     Raises:
         InvalidCommitError: features are listed by protocol version 3 only.
@@ -221,8 +227,8 @@ def upgrade_protocol(
 
 
 def write_checkpoint(snapshot: Snapshot) -> Snapshot:
-    """Write a checkpoint by hand; the same version, which starts from it. Raises `StorageError`."""
-    from headwater.log.json_checkpoint import write_json_checkpoint
+    """Write a checkpoint, and return the same version read from it."""
+    from headwater.log.indextables.checkpoint import write_json_checkpoint
 
     written = write_json_checkpoint(snapshot)
     if snapshot.ctx.cache is not None:
@@ -231,23 +237,208 @@ def write_checkpoint(snapshot: Snapshot) -> Snapshot:
 
 
 def clean_up(snapshot: Snapshot) -> CleanedUp:
-    """Delete log files that a checkpoint stands for and that are older than their retention.
+    """Delete log files that a checkpoint replaces and that are older than their retention.
 
     Raises:
         LogCleanupError: one could not be deleted, and `spark.indextables.cleanup.failurePolicy` is `fail`.
     """
-    from headwater.log.cleanup_by_age import clean_up_by_age
+    from headwater.log.indextables.cleanup import clean_up_by_age
 
     return clean_up_by_age(snapshot.refresh())
 
 
 def invalidate_cache(uri: str | PathLike[str] | None = None) -> None:
-    """Forget what this process knows of a table's log; of all tables' by default."""
-    from headwater.search.log_caches import invalidate
-
-    invalidate(None if uri is None else open_store(uri).uri)
+    """Forget what this process knows of a table's log, however it was opened; of all tables' by default."""
+    known = None if uri is None else open_store(uri).uri
+    with _LOCK:
+        chosen = [cache for (opened, _, _), cache in _CACHES.items() if known in (None, opened)]
+    for cache in chosen:
+        cache.invalidate_all()
 
 
 def is_search_table(uri: str | PathLike[str], storage_options: Mapping[str, str] | None = None) -> bool:
-    """Whether there is a log of a search table at the location."""
+    """Say whether there is a log of a search table at the location."""
     return bool(open_store(uri, storage_options).list_from(INDEXTABLES.directory))
+
+
+_MOST_TABLES = 128
+_LOCK = threading.Lock()
+_CACHES: OrderedDict[tuple[str, frozenset[tuple[str, str]], LogOptions], LogCache] = OrderedDict()
+
+
+def cache_of(uri: str, storage_options: Mapping[str, str] | None, options: LogOptions) -> LogCache | None:
+    """Return the cache of a table's log; None where the options switch it off."""
+    settings = options.over({})
+    if not settings.cache_enabled:
+        return None
+    key = uri, frozenset((storage_options or {}).items()), options
+    with _LOCK:
+        if key not in _CACHES:
+            _CACHES[key] = LogCache(settings.cache_expiration_s, now_ms)
+            while len(_CACHES) > _MOST_TABLES:
+                _CACHES.popitem(last=False)
+        _CACHES.move_to_end(key)
+        return _CACHES[key]
+
+
+PROVIDER = "indextables"
+READER_VERSION, WRITER_VERSION = 1, 2
+"""What new tables require: basic reads; batch writes and merges."""
+MAX_VERSION = 3
+FEATURES = frozenset({"footerOffsets", "tantivy4java", "conditionalWrites", "checkpoints"})
+"""The features that the specification names. None of them changes what the log says."""
+
+_COLLATIONS = "__COLLATIONS"
+"""The key in the metadata of a field by which Spark says that strings have a collation."""
+
+
+def check_readable(configuration: TableConfiguration) -> None:
+    """Raise `UnsupportedProtocolError` unless a table with this protocol can be read."""
+    protocol, metadata = configuration.protocol, configuration.metadata
+    _check("reader", "reads", protocol.min_reader_version, protocol.reader_features)
+    if metadata.format.provider.lower() != PROVIDER:
+        raise UnsupportedProtocolError(
+            f"the table's files are {metadata.format.provider!r}; the files of a search table are {PROVIDER!r}."
+        )
+    if _COLLATIONS in metadata.schema_string:
+        raise UnsupportedProtocolError(
+            "a column of the search table has a collation, and the index compares strings byte by byte: it would miss "
+            "rows. Cast the column to a plain STRING.",
+            ("collations",),
+        )
+
+
+def check_writable(configuration: TableConfiguration) -> None:
+    """Raise `UnsupportedProtocolError` unless a table with this protocol can be written."""
+    check_readable(configuration)
+    protocol = configuration.protocol
+    _check("writer", "writes", protocol.min_writer_version, protocol.writer_features)
+
+
+def _check(who: str, does: str, version: int, features: tuple[str, ...] | None) -> None:
+    if not 1 <= version <= MAX_VERSION:
+        raise UnsupportedProtocolError(
+            f"the search table needs {who} version {version}; Headwater {does} versions 1 to {MAX_VERSION}."
+        )
+    missing = tuple(name for name in features or () if name not in FEATURES)
+    if missing:
+        raise UnsupportedProtocolError(
+            f"the search table needs {who} features that Headwater does not know: {', '.join(missing)}.", missing
+        )
+
+
+def split_log_rule(draft: Draft, attempt: Attempt) -> Draft:
+    """Check what a version holds, and that it does not close a gap in the log. This is a commit rule."""
+    if draft.cdc or draft.txns or draft.domains:
+        raise InvalidCommitError("the log of a search table has no cdc, txn or domainMetadata actions.")
+    if attempt.version == 0:
+        if draft.adds or draft.removes or draft.skips or draft.protocol is None or draft.metadata is None:
+            raise InvalidCommitError("version 0 of a search table holds one protocol and one metaData, nothing else.")
+        return draft
+    if draft.metadata is not None:
+        raise InvalidCommitError(
+            "the metaData of a search table, and with it its schema, cannot change: it stands in version 0. "
+            "Write the rows to a new table."
+        )
+    assert attempt.snapshot is not None, "a version after 0 builds on another"
+    ignored = attempt.snapshot.segment.unreachable
+    if ignored:
+        raise MissingCommitError(
+            f"{attempt.snapshot.uri} cannot be written: version {attempt.version} is missing from its log, and "
+            f"what stands behind it ({', '.join(map(str, ignored))}) would count again. "
+            "Restore the missing version file, or move the files behind it away and accept the loss."
+        )
+    return draft
+
+
+class ParallelReads(ForwardingStore):
+    """A store that reads `parallelism` objects of another one at a time, within `timeout_s` for each call.
+
+    >>> from headwater.storage import open_store
+    >>> store = ParallelReads(open_store("memory://parallel-example"), parallelism=2, timeout_s=10)
+    >>> store.put("a", b"1")
+    >>> store.get_many(["a", "a", "a"])
+    [b'1', b'1', b'1']
+    """
+
+    def __init__(self, inner: ObjectStore, parallelism: int, timeout_s: float) -> None:
+        super().__init__(inner)
+        self._parallelism = parallelism
+        self._timeout_s = timeout_s
+
+    def get(self, key: str) -> bytes:
+        return self._read([key])[0]
+
+    def get_many(self, keys: Sequence[str]) -> list[bytes]:
+        return self._read(list(keys))
+
+    def _read(self, keys: list[str]) -> list[bytes]:
+        if not keys:
+            return []
+        results: queue.SimpleQueue[_Result] = queue.SimpleQueue()
+        todo: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
+        for item in enumerate(keys):
+            todo.put(item)
+        given_up = threading.Event()
+        for number in range(min(self._parallelism, len(keys))):
+            work = _worker(self._inner.get, todo, results, given_up)
+            threading.Thread(target=work, name=f"headwater-log-read-{number}", daemon=True).start()
+        try:
+            return self._collect(keys, results)
+        finally:
+            given_up.set()
+
+    def _collect(self, keys: list[str], results: queue.SimpleQueue[_Result]) -> list[bytes]:
+        deadline = time.monotonic() + self._timeout_s
+        found: dict[int, bytes] = {}
+        while len(found) < len(keys):
+            try:
+                number, result = results.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                missing = next(key for number, key in enumerate(keys) if number not in found)
+                raise StorageTimeoutError(
+                    f"{self.uri}: reading {len(keys)} log files took longer than {self._timeout_s:g} s; "
+                    f"{len(keys) - len(found)} are missing, such as {missing}. The limit is "
+                    "spark.indextables.checkpoint.read.timeoutSeconds."
+                ) from None
+            if isinstance(result, BaseException):
+                raise result
+            found[number] = result
+        return [found[number] for number in range(len(keys))]
+
+
+class ParallelDirectoryReads(ParallelReads):
+    def __init__(self, inner: DirectoryStore, parallelism: int, timeout_s: float) -> None:
+        super().__init__(inner, parallelism, timeout_s)
+        self._directories = inner
+
+    def list_directory(self, prefix: str) -> Directory:
+        return self._directories.list_directory(prefix)
+
+
+def parallel_reads(inner: ObjectStore, parallelism: int, timeout_s: float) -> ParallelReads:
+    """Return a store that reads in parallel, and lists directories if the inner store does."""
+    if hasattr(inner, "list_directory"):  # a protocol would be asked method by method, for each opening of a table
+        return ParallelDirectoryReads(cast("DirectoryStore", inner), parallelism, timeout_s)
+    return ParallelReads(inner, parallelism, timeout_s)
+
+
+def _worker(
+    get: Callable[[str], bytes],
+    todo: queue.SimpleQueue[tuple[int, str]],
+    results: queue.SimpleQueue[_Result],
+    given_up: threading.Event,
+) -> Callable[[], None]:
+    def work() -> None:
+        while not given_up.is_set():
+            try:
+                number, key = todo.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                results.put((number, get(key)))
+            except BaseException as error:
+                results.put((number, error))
+                return
+
+    return work

@@ -1,11 +1,9 @@
-"""The JVM as this room uses it: class lookups that are kept, Scala collections, Catalyst expressions.
+"""Call Spark's JVM: cached class lookups, Scala collections, Catalyst expressions, callbacks, and rows in bulk.
 
 A py4j call costs 0.1 ms and a dotted class name ten times that, so classes, their methods and whatever else never
-changes are looked up once per gateway.
-What is many (files, partition values, bitmaps) never crosses one by one: see `headwater.spark.bulk`.
-
-The way back is here too: an object of Python that Spark shall call (`Jvm.called_back`) stands behind a small class of
-the JVM, which knows what the object is equal to, and hangs up after a call from a thread that had no line before.
+changes are looked up once per gateway. Rows cross as one Arrow stream, which Spark turns into a local relation, as
+`createDataFrame` does; an expression that constructs objects then runs over them on the JVM. So 100,000 files need a
+dozen py4j calls, not a million. In the other direction, `Jvm.called_back` wraps a Python object that Spark calls.
 """
 
 from __future__ import annotations
@@ -13,12 +11,15 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import os
+import tempfile
 import threading
 import weakref
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import date, time, timedelta
 from decimal import Decimal
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -26,88 +27,19 @@ import msgspec
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
+
 JavaObject = Any
-"""A reference to an object on the JVM."""
 
 CATALYST = "org.apache.spark.sql.catalyst"
 EXPRESSIONS = f"{CATALYST}.expressions"
 DATASOURCES = "org.apache.spark.sql.execution.datasources"
 
 _MAX_KEPT = 1_000
-_CALLBACKS = "headwater.Callbacks"
-_CALLBACKS_SOURCE = """
-package headwater;
-
-import java.lang.reflect.InvocationHandler;
-import java.lang.reflect.Method;
-import java.lang.reflect.Proxy;
-import py4j.ClientServerConnection;
-import py4j.GatewayServer;
-import py4j.PythonClient;
-
-final class Callback implements InvocationHandler {
-    private final GatewayServer server;
-    private final InvocationHandler python;
-    private final String name;
-    private final String key;
-
-    Callback(GatewayServer server, InvocationHandler python, String name, String key) {
-        this.server = server;
-        this.python = python;
-        this.name = name;
-        this.key = key;
-    }
-
-    public Object invoke(Object self, Method method, Object[] arguments) throws Throwable {
-        if (method.getDeclaringClass() == Object.class) {
-            String asked = method.getName();
-            return asked.equals("equals") ? (Object) Boolean.valueOf(self == arguments[0] || isSame(arguments[0]))
-                : asked.equals("hashCode") ? (Object) Integer.valueOf(key.hashCode()) : name;
-        }
-        Object found = server.getCallbackClient();
-        PythonClient client = found instanceof PythonClient ? (PythonClient) found : null;
-        boolean isNewLine = client != null && client.getPerThreadConnection() == null;
-        try {
-            return python.invoke(self, method, arguments);
-        } finally {
-            if (isNewLine) {
-                hangUp(client);
-            }
-        }
-    }
-
-    private boolean isSame(Object other) {
-        if (other == null || !Proxy.isProxyClass(other.getClass())) {
-            return false;
-        }
-        InvocationHandler handler = Proxy.getInvocationHandler(other);
-        return handler instanceof Callback && key.equals(((Callback) handler).key);
-    }
-
-    private static void hangUp(PythonClient client) {
-        ClientServerConnection line = client.getPerThreadConnection();
-        if (line != null) {
-            client.setPerThreadConnection(null);
-            client.connectionStopped(line);
-            line.shutdown();
-        }
-    }
-}
-
-public final class Callbacks {
-    public Object create(GatewayServer server, Object python, String name, String key) {
-        Class type = python.getClass();
-        Callback handler = new Callback(server, Proxy.getInvocationHandler(python), name, key);
-        return Proxy.newProxyInstance(type.getClassLoader(), type.getInterfaces(), handler);
-    }
-}
-"""
-"""A thread of the JVM that calls Python gets a line of its own, and a thread of Python at its other end; py4j keeps
-both for as long as the JVM runs. Spark plans on a new thread for every exchange: each query would leave some behind."""
 _PLAIN = (str, bytes, bool, int, float, Decimal, date, time, timedelta)
-"""Values of which Python's `repr` says all, beside their type."""
+"""Types whose values `repr` describes completely."""
 _NUMBERS = itertools.count(1)
 _JVMS: weakref.WeakKeyDictionary[Any, Jvm] = weakref.WeakKeyDictionary()
 
@@ -115,8 +47,8 @@ _JVMS: weakref.WeakKeyDictionary[Any, Jvm] = weakref.WeakKeyDictionary()
 class _Callee:
     """A Python object that Spark calls; keeps its last answer on each thread until the next call of that thread.
 
-    An answer that is an object of the JVM goes there as its number. Were Python to drop the object right away, py4j
-    would tell the JVM so on another line, and sometimes before the answer is read: which then is null.
+    An answer that is a JVM object is sent as its number. If Python dropped the object at once, py4j would tell the JVM
+    so on another connection, sometimes before the answer is read, which then is null.
     """
 
     _last = threading.local()
@@ -137,8 +69,10 @@ class _Callee:
 
 
 def jvm_of(spark: SparkSession) -> Jvm:
-    """The JVM behind a classic session."""
-    gateway = spark.sparkContext._gateway
+    return jvm_of_gateway(spark.sparkContext._gateway)
+
+
+def jvm_of_gateway(gateway: Any) -> Jvm:
     found = _JVMS.get(gateway)
     if found is None:
         found = _JVMS[gateway] = Jvm(gateway)
@@ -146,7 +80,7 @@ def jvm_of(spark: SparkSession) -> Jvm:
 
 
 def exact_key(*parts: object) -> str:
-    """A short text that is the same for the same values, and for no others: what plans are compared by.
+    """Return a short text that is equal for equal values only: what plans are compared by.
 
     The texts of queries and filters are for people, and different ones may read alike. Here every value counts with its
     type and its length. Values are what filters, queries, schemas and options are made of; trees may be deep.
@@ -166,7 +100,7 @@ def exact_key(*parts: object) -> str:
 
 
 def _members(value: object) -> Sequence[object] | None:
-    """What a value is made of; None for one that has no parts."""
+    """Return what a value consists of; None for one that has no parts."""
     if isinstance(value, tuple | list):
         return value
     if isinstance(value, Mapping):
@@ -185,9 +119,9 @@ _OWN_CLASSES = frozenset(
 
 
 def stored_types(type_json: str) -> str:
-    """The JSON of a type with user-defined types as what they are stored as, except the few of Spark itself.
+    """Replace user-defined types in the JSON of a type by their storage types, except the few of Spark itself.
 
-    From the JSON the JVM would load and construct whatever class it names, and that a table must not decide.
+    The JVM would load and construct whatever class the JSON names, and a table must not decide that.
 
     >>> stored_types('{"type": "array", "elementType": {"type": "udt", "class": "any.Class", "sqlType": "long"}}')
     '{"type": "array", "elementType": "long"}'
@@ -206,7 +140,7 @@ def _stored(value: Any) -> Any:
 
 
 class Jvm:
-    """One gateway's JVM, with the classes that were looked up on it."""
+    """The JVM of one gateway, with the classes that were looked up on it."""
 
     def __init__(self, gateway: Any) -> None:
         self._gateway = weakref.ref(gateway)
@@ -217,54 +151,53 @@ class Jvm:
 
     @property
     def gateway(self) -> Any:
-        """The py4j gateway."""
         gateway = self._gateway()
         assert gateway is not None, "the gateway is gone, and Spark with it"
         return gateway
 
     def start_callbacks(self) -> None:
-        """Let the JVM call Python objects; the same server that `foreachBatch` starts and uses."""
+        """Let the JVM call Python objects, by the server that `foreachBatch` uses too."""
         from pyspark.java_gateway import ensure_callback_server_started
 
-        ensure_callback_server_started(self.gateway)
+        ensure_callback_server_started(self.gateway)  # type: ignore[no-untyped-call]
 
     def called_back(self, target: object, name: str | None = None, key: str | None = None) -> JavaObject:
-        """What Spark gets of a Python object that it shall call. It keeps the object for as long as it lives itself.
+        """Return a JVM object through which Spark calls a Python object, and which keeps that object alive.
 
         Args:
             target: the object, with the interfaces that it implements in its class `Java`.
             name: its text in plans.
-            key: says exactly what it is: objects with equal keys are equal to Spark, which then takes one for the
-                other. An object without a key is equal to itself alone.
+            key: objects with equal keys are equal to Spark, which then takes one for the other. An object without a key
+                is equal to itself alone.
         """
         from py4j.java_gateway import JavaObject as Reference
 
         server = self.kept("gateway server", lambda: Reference("GATEWAY_SERVER", self.gateway._gateway_client))
-        callbacks = self.compiled(_CALLBACKS, _CALLBACKS_SOURCE, "org.apache.spark.sql.types.DataType")
+        callbacks = self.compiled("Callbacks", "org.apache.spark.sql.types.DataType")
         own = key if key is not None else f"{type(target).__name__} {next(_NUMBERS)}"
         callee = _Callee(target)
         return callbacks.create(server, callee, name if name is not None else type(target).__name__, own)
 
-    def compiled(self, factory: str, source: str, beside: str) -> JavaObject:
-        """An object of a class that Janino compiles, the compiler with which Spark generates code; made once.
+    def compiled(self, factory: str, beside: str) -> JavaObject:
+        """Return the one object of a Java class that Janino, the compiler of Spark's generated code, has compiled.
 
         Args:
-            factory: the class, which has a constructor without arguments.
-            source: Java text with all its classes: no generics, no lambdas.
-            beside: a class whose loader finds the others that the text names.
+            factory: the class, which has a constructor without arguments: its source is among the resources here.
+            beside: a class whose loader finds the others that the source names.
         """
         found = self._compiled.get(factory)
         if found is None:
+            source = files(__package__).joinpath("resources", f"{factory}.java").read_text(encoding="utf-8")
             compiler = self.static("org.codehaus.janino.SimpleCompiler")()
             compiler.setParentClassLoader(self.java_class(beside).getClassLoader())
             compiler.cook(source)
-            found = self._compiled[factory] = compiler.getClassLoader().loadClass(factory).newInstance()
+            found = self._compiled[factory] = compiler.getClassLoader().loadClass(f"headwater.{factory}").newInstance()
         return found
 
     # --- classes ----------------------------------------------------------------------------------------
 
     def static(self, name: str) -> JavaObject:
-        """A class for its constructor and its static methods: `static("java.util.ArrayList")()`."""
+        """Return a class for its constructor and its static methods: `static("java.util.ArrayList")()`."""
         found = self._statics.get(name)
         if found is None:
             from py4j.java_gateway import JavaClass
@@ -280,7 +213,7 @@ class Jvm:
         return found(*arguments)
 
     def kept(self, key: str, make: Callable[[], JavaObject]) -> JavaObject:
-        """What `make` gives, made once: for objects that never change."""
+        """Return what `make` gives, made once: for objects that never change."""
         found = self._kept.get(key)
         if found is None:
             if len(self._kept) >= _MAX_KEPT:
@@ -289,7 +222,7 @@ class Jvm:
         return found
 
     def java_class(self, name: str) -> JavaObject:
-        """The `java.lang.Class`, found by the class loader that Spark itself uses."""
+        """Return the `java.lang.Class`, found by the class loader that Spark itself uses."""
         return self.kept(
             f"class {name}", lambda: self.call("org.apache.spark.util.Utils", "classForName", name, True, False)
         )
@@ -297,88 +230,117 @@ class Jvm:
     # --- Scala ------------------------------------------------------------------------------------------
 
     def seq(self, *items: object) -> JavaObject:
-        """An immutable Scala `Seq` of a few things."""
-        if not items:
-            return self.kept("Seq()", lambda: self._seq([]))
-        return self._seq(list(items))
+        """Return an immutable Scala `Seq` of a few items."""
 
-    def _seq(self, items: list[object]) -> JavaObject:
-        return self.call("scala.jdk.javaapi.CollectionConverters", "asScala", items).toSeq()
+        def make() -> JavaObject:
+            return self.call("scala.jdk.javaapi.CollectionConverters", "asScala", list(items)).toSeq()
+
+        return make() if items else self.kept("Seq()", make)
 
     def map(self, entries: dict[str, str]) -> JavaObject:
-        """An immutable Scala `Map`."""
         return self.call("org.apache.spark.api.python.PythonUtils", "toScalaMap", entries)
 
     @property
     def none(self) -> JavaObject:
-        """Scala's `None`."""
         return self.kept("None", lambda: self.call("scala.Option", "empty"))
 
     # --- Catalyst ---------------------------------------------------------------------------------------
 
     def data_type(self, json_value: object) -> JavaObject:
-        """A Catalyst `DataType` from its JSON value: a name, or the dictionary of a struct, array or map."""
+        """Return a Catalyst `DataType` from its JSON value: a name, or the dictionary of a struct, array or map."""
         text = stored_types(json.dumps(json_value))
         return self.kept(f"type {text}", lambda: self.call("org.apache.spark.sql.types.DataType", "fromJson", text))
 
     def object_type(self, class_name: str) -> JavaObject:
-        """The Catalyst type of a JVM object."""
         make = self.static("org.apache.spark.sql.types.ObjectType")
         return self.kept(f"object {class_name}", lambda: make(self.java_class(class_name)))
 
     def expression(self, name: str, *arguments: object) -> JavaObject:
-        """Any Catalyst expression by its class name below `catalyst.expressions`."""
+        """Return a Catalyst expression by its class name below `catalyst.expressions`."""
         return self.static(f"{EXPRESSIONS}.{name}")(*arguments)
 
     def literal(self, value: object, type_: JavaObject) -> JavaObject:
-        """A Catalyst literal."""
         if isinstance(value, str):
             value = self.call("org.apache.spark.unsafe.types.UTF8String", "fromString", value)
         return self.expression("Literal", value, type_)
 
     def new(self, class_name: str, *arguments: JavaObject) -> JavaObject:
-        """The expression `new class_name(arguments)`."""
-        return self.expression(
-            "objects.NewInstance",
-            self.java_class(class_name),
-            self.seq(*arguments),
-            self.seq(),
-            False,
-            self.object_type(class_name),
-            self.none,
-        )
+        """Return the expression `new class_name(arguments)`."""
+        class_, type_ = self.java_class(class_name), self.object_type(class_name)
+        given = self.seq(*arguments)
+        return self.expression("objects.NewInstance", class_, given, self.seq(), False, type_, self.none)
 
     def invoke(self, target: JavaObject, method: str, type_: JavaObject, *arguments: JavaObject) -> JavaObject:
-        """The expression `target.method(arguments)`, null where the target or an argument is null."""
-        return self.expression(
-            "objects.Invoke", target, method, type_, self.seq(*arguments), self.seq(), True, True, True
-        )
+        """Return the expression `target.method(arguments)`, null where the target or an argument is null."""
+        given = self.seq(*arguments)
+        return self.expression("objects.Invoke", target, method, type_, given, self.seq(), True, True, True)
 
     def static_invoke(self, class_name: str, method: str, type_: JavaObject, *arguments: JavaObject) -> JavaObject:
-        """The expression `class_name.method(arguments)`."""
+        """Return the expression `class_name.method(arguments)`."""
+        flags = (True, True, True)
+        given = self.seq(*arguments), self.seq()
         return self.expression(
-            "objects.StaticInvoke",
-            self.java_class(class_name),
-            type_,
-            method,
-            self.seq(*arguments),
-            self.seq(),
-            True,
-            True,
-            True,
-            self.none,
+            "objects.StaticInvoke", self.java_class(class_name), type_, method, *given, *flags, self.none
         )
 
     def function(self, expression: JavaObject) -> JavaObject:
-        """A Scala function from `InternalRow` to what the bound expression gives.
-
-        Spark's encoders use this class to turn rows into the user's objects; it compiles the expression.
+        """Return a Scala function from `InternalRow` to the value of the bound expression, compiled as by Spark's
+        encoders.
         """
         deserializer = self.static(f"{CATALYST}.encoders.ExpressionEncoder$Deserializer")
         return deserializer(self.seq(expression))
 
     def column(self, expression: JavaObject) -> Any:
-        """A PySpark `Column` of an expression."""
         from pyspark.sql.classic.column import Column
 
         return Column(self.call("org.apache.spark.sql.classic.ExpressionUtils", "column", expression))
+
+
+_UTILS = "org.apache.spark.sql.api.python.PythonSQLUtils"
+_MAX_CHUNK_BYTES = 32 * 2**20
+"""Spark limits the size of a local relation; our own session sets the limit to twice this."""
+
+
+def rows(spark: SparkSession, table: pa.Table, schema_json: str) -> JavaObject:
+    """Return the rows of an Arrow table as a Scala `Seq[InternalRow]`.
+
+    Args:
+        spark: a classic session.
+        table: its column types are those that Spark itself would use for the schema.
+        schema_json: the Spark schema of the table, as JSON.
+    """
+    session = _private_session(spark)
+    schema_json = stored_types(schema_json)
+    chunk_count = 1 + table.nbytes // _MAX_CHUNK_BYTES
+    step = -(-table.num_rows // chunk_count) or 1
+    result = None
+    for start in range(0, table.num_rows or 1, step):
+        chunk = _rows_of_one_chunk(spark, session, table.slice(start, step), schema_json)
+        result = chunk if result is None else result.concat(chunk)
+    return result
+
+
+def _rows_of_one_chunk(spark: SparkSession, session: JavaObject, table: pa.Table, schema_json: str) -> JavaObject:
+    import pyarrow as pa
+
+    jvm = jvm_of(spark)
+    descriptor, path = tempfile.mkstemp(prefix="headwater-", suffix=".arrow")
+    try:
+        with os.fdopen(descriptor, "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+            stream.write_table(table)
+        batches = jvm.call(_UTILS, "readArrowStreamFromFile", path)
+    finally:
+        os.unlink(path)
+    plan = jvm.call(_UTILS, "toDataFrame", batches, schema_json, session).queryExecution().analyzed()
+    return plan.data()
+
+
+def _private_session(spark: SparkSession) -> JavaObject:
+    """Return a session of our own on the same context: the user's settings must not change the transport."""
+    context: Any = spark.sparkContext
+    session = getattr(context, "_headwater_session", None)
+    if session is None:
+        session = spark._jsparkSession.newSession()
+        session.conf().set("spark.sql.execution.arrow.localRelationThreshold", f"{2 * _MAX_CHUNK_BYTES}b")
+        context._headwater_session = session
+    return session

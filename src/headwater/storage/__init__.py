@@ -52,7 +52,6 @@ def store_at(location: StoreUri, options: Mapping[str, object]) -> ObjectStore:
     if location.kind == "local":
         refuse_options(location.uri, options)
         return LocalStore(location.path)
-    from headwater.storage.backends import open_backend
-    from headwater.storage.remote import RemoteStore
+    from headwater.storage.remote import RemoteStore, open_backend
 
     return RemoteStore(open_backend(location, options), location, options=options)

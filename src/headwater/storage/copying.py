@@ -14,9 +14,8 @@ import tempfile
 from typing import TYPE_CHECKING
 
 from headwater.errors import StorageError
-from headwater.storage.keys import LOG_KEY, check_data_key
 from headwater.storage.local import LocalStore
-from headwater.storage.uri import parse_uri
+from headwater.storage.uri import LOG_KEY, check_data_key, parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,13 +28,6 @@ def copy_object(
     source: ObjectStore, source_key: str, target: ObjectStore, target_key: str, size_bytes: int | None = None
 ) -> ObjectMeta:
     """Copy a data file, replacing any earlier one.
-
-    Args:
-        source: the store it is in.
-        source_key: its key there.
-        target: the store it goes to.
-        target_key: its key there.
-        size_bytes: how large it must be, if that is known.
 
     Returns:
         What the target says of the copy.
@@ -63,7 +55,7 @@ def copy_object(
 
 
 def delete_data(store: ObjectStore, keys: Iterable[str]) -> None:
-    """Delete data files; those that do not exist are no error.
+    """Delete data files; missing ones are ignored.
 
     Raises:
         StorageError: a key is not below the store's root or is inside a table's log: then nothing is deleted.
@@ -74,11 +66,7 @@ def delete_data(store: ObjectStore, keys: Iterable[str]) -> None:
 
 
 def check_data_place(store: ObjectStore, keys: Iterable[str]) -> None:
-    """Raise unless data files may be written to, or deleted from, these keys.
-
-    Raises:
-        StorageError: a key is not below the store's root or is inside a table's log, by its spelling or by a link.
-    """
+    """Raise unless data files may be written to, or deleted from, these keys."""
     parents = {check_data_key(key).rpartition("/")[0] for key in keys}
     for parent in sorted(parents):
         real = real_directory(store.uri, parent)

@@ -68,7 +68,7 @@ def anchor(directory: str) -> None:
     """See that a directory is there for good, once in a process: an entry in a directory that a power failure takes
     away is not durable, however often it was flushed.
 
-    Whoever made the directory may not have flushed it (Spark does not), or may have tried and failed. So all of them
+    Its creator may not have flushed the directory (Spark does not), or may have tried and failed. So all of them
     up to the mount point are flushed, but for those that this process may not open.
     """
     if directory in _anchored and os.path.isdir(directory):
@@ -88,7 +88,7 @@ def stage(directory: str, data: bytes) -> str:
     """Write `data` to a new temporary file in `directory` and flush it; the file's path.
 
     Nothing is left behind when writing fails. A writer that is killed leaves its temporary file: it has a
-    reserved name that is never reused, so it is in nobody's way until a cleanup finds it old.
+    reserved name that is never reused, so it does no harm until a cleanup finds it old.
     """
     temporary = f"{directory}/{RESERVED_PREFIX}{os.urandom(12).hex()}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -110,7 +110,7 @@ def stage(directory: str, data: bytes) -> str:
 
 
 def publish_if_absent(temporary: str, path: str) -> None:
-    """Give a staged file its final name, if nobody has that name: exactly one of many callers succeeds.
+    """Give a staged file its final name, if that name is free: exactly one of many callers succeeds.
 
     link(2) is atomic and never replaces. Over NFS its answer may be lost and the repeated call then finds the
     file that the first one made; so an error counts only if the final name is not our own file.
@@ -147,7 +147,7 @@ def _rename_if_absent(temporary: str, path: str) -> None:
 
 
 def is_temporary(name: str) -> bool:
-    """Whether a file has the name that `stage` gives.
+    """Tell whether a file has the name that `stage` gives.
 
     >>> is_temporary(".headwater-0123456789abcdef01234567.tmp"), is_temporary(".headwater-lock")
     (True, False)
@@ -156,7 +156,7 @@ def is_temporary(name: str) -> bool:
 
 
 def discard(temporary: str) -> None:
-    """Remove a temporary file; one that cannot be removed is never listed, so that is no failure."""
+    """Remove a temporary file; one that cannot be removed is never listed, so that does not matter."""
     with contextlib.suppress(OSError):
         os.unlink(temporary)
 

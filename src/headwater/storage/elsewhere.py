@@ -1,6 +1,6 @@
 """Files of a table that are not below it, and the credentials for them: shallow clones name files by absolute paths.
 
-A path in a log is written by whoever can write to the table, and it names a host. So the options that a table was
+A path in a log is written by anyone who can write to the table, and it names a host. So the options that a table was
 opened with, and those of the environment, go to the place that was opened and to no other: the same bucket of S3 or
 Google Cloud Storage, the same account of Azure. A place elsewhere needs options of its own, which are named by its
 root: `{"s3://other/aws_region": "eu-north-1"}`. The word `credentials` instead of an option's name says it for all of
@@ -47,7 +47,7 @@ class OtherStores:
         return type(self), (self._table.uri, self._options)
 
     def locate(self, path: str) -> tuple[ObjectStore, str]:
-        """The store and the key of a file, by its absolute and decoded path.
+        """Return the store and the key of a file, by its absolute and decoded path.
 
         >>> store, key = OtherStores("/data/events", None).locate("/data/old events/part-0.parquet")
         >>> store.uri, key
@@ -55,7 +55,7 @@ class OtherStores:
 
         Raises:
             ForeignLocationError: it lies in a store for which there are no options.
-            InvalidUriError: it is no path of a file.
+            InvalidUriError: it is not the path of a file.
         """
         local = _FILE_SCHEME.match(path)
         if local is not None:
@@ -68,11 +68,11 @@ class OtherStores:
         return self.open(parse_uri(f"{scheme}://{authority}/{quote(inside, safe=_SAFE, errors='surrogateescape')}"))
 
     def locate_uri(self, uri: str) -> tuple[ObjectStore, str]:
-        """The same, by its absolute and percent-encoded URI, or by a path on the table's own filesystem.
+        """Return the same, by its absolute and percent-encoded URI, or by a path on the table's own filesystem.
 
         Raises:
             ForeignLocationError: it lies in a store for which there are no options.
-            InvalidUriError: it is no path of a file.
+            InvalidUriError: it is not the path of a file.
         """
         if uri.startswith("/"):
             from urllib.parse import unquote
@@ -81,7 +81,7 @@ class OtherStores:
         return self.open(parse_uri(uri))
 
     def open(self, location: StoreUri) -> tuple[ObjectStore, str]:
-        """The store and the key of a file."""
+        """Return the store and the key of a file."""
         from headwater.storage import store_at
 
         if location.kind == "local":
@@ -90,7 +90,7 @@ class OtherStores:
         elif location.path:
             root, name = replace(location, path=""), location.path
         else:
-            raise InvalidUriError(f"{self._table.uri}: the log names {location.uri}, which is no file")
+            raise InvalidUriError(f"{self._table.uri}: the log names {location.uri}, which is not a file")
         found = root_options(location, self._options)
         key = root.uri, "" if found is None else found.root.uri
         with self._lock:
@@ -100,11 +100,7 @@ class OtherStores:
         return store, name
 
     def _allowed(self, root: StoreUri, found: NamedRoot | None) -> tuple[StoreUri, Mapping[str, object]]:
-        """A root with the options that may go to it.
-
-        Raises:
-            ForeignLocationError: none may.
-        """
+        """Return a root with the options that may go to it."""
         if root.kind in ("local", "memory"):
             return root, {}
         own = table_options(self._options)
@@ -130,7 +126,7 @@ _EXAMPLES = {
 
 
 def _is_same_place(table: StoreUri, other: StoreUri, options: Mapping[str, object]) -> bool:
-    """Whether the options of a table may go to another location.
+    """Tell whether the options of a table may go to another location.
 
     Of S3 and Google Cloud Storage a URI names the bucket and nothing else, so requests go to the endpoint of the
     options in any case. Azure's name the account, and with it the host that gets the token.

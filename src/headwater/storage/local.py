@@ -31,9 +31,8 @@ from headwater.storage.durable import (
     sync_directory,
     sync_file,
 )
-from headwater.storage.failures import from_os_error
-from headwater.storage.keys import check_key, check_prefix, check_range, check_size
-from headwater.storage.uri import parse_uri
+from headwater.storage.errors import from_os_error
+from headwater.storage.uri import check_key, check_prefix, check_range, check_size, parse_uri
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,7 +69,6 @@ class LocalStore:
     # --- reading --------------------------------------------------------------------------------------
 
     def get(self, key: str) -> bytes:
-        """The whole object. Raises `ObjectNotFoundError`."""
         path = self._path(key)
         try:
             with _opened(path) as file:
@@ -82,11 +80,9 @@ class LocalStore:
             raise StorageError(f"could not read {path}: there is not enough memory for it") from error
 
     def get_many(self, keys: Sequence[str]) -> list[bytes]:
-        """The whole objects, in the order of `keys`."""
         return [self.get(key) for key in keys]
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """`length` bytes from offset `start`, fewer only at the end of the object."""
         check_range(key, start, length)
         path = self._path(key)
         try:
@@ -99,7 +95,6 @@ class LocalStore:
             raise from_os_error(error, "read", path) from error
 
     def head(self, key: str) -> ObjectMeta:
-        """Size and modification time. Raises `ObjectNotFoundError`."""
         path = self._path(key)
         try:
             status = os.stat(path)
@@ -110,9 +105,9 @@ class LocalStore:
         return _meta(key, status)
 
     def list_from(self, prefix: str, start_after: str = "", *, recursive: bool = False) -> list[ObjectMeta]:
-        """The objects in the directory `prefix` whose key sorts after `start_after`, in lexicographic order.
+        """Return the objects in the directory `prefix` whose key sorts after `start_after`, in lexicographic order.
 
-        Links to files are followed, links to directories are not: a cycle, or a directory of somebody else's,
+        Links to files are followed, links to directories are not: a cycle, or a directory outside the table,
         is not part of the table.
         """
         found: list[ObjectMeta] = []
@@ -147,14 +142,13 @@ class LocalStore:
         return Directory(objects, directories, tuple(temporary))
 
     def temporary_files(self, prefix: str) -> list[ObjectMeta]:
-        """The files in a directory that writers are writing right now, or were when they were killed."""
+        """Return the files in a directory that writers are writing right now, or were when they were killed."""
         names = [entry for entry in self._all_entries(check_prefix(prefix)) if is_temporary(entry.name)]
         return [_meta(prefix + entry.name, status) for entry in names if (status := _status(entry)) is not None]
 
     # --- writing --------------------------------------------------------------------------------------
 
     def put(self, key: str, data: bytes) -> None:
-        """Write the object atomically, replacing any earlier one; durable before it returns."""
         path = self._writable_path(key)
         directory = os.path.dirname(path)
         try:
@@ -167,7 +161,7 @@ class LocalStore:
                 raise
         except OSError as error:
             raise from_os_error(error, "write", path, writing=True) from error
-        _settle(directory, path)
+        _flush_entry(directory, path)
 
     def put_if_absent(self, key: str, data: bytes) -> None:
         """Write the object only if there is none: atomic, mutually exclusive, durable before it returns.
@@ -191,17 +185,17 @@ class LocalStore:
                 discard(temporary)
         except FileExistsError as error:
             if os.path.lexists(path) and not os.path.isfile(path):
-                what = "a directory" if os.path.isdir(path) else "something that is no regular file"
+                what = "a directory" if os.path.isdir(path) else "something that is not a regular file"
                 raise StorageRefusedError(f"could not create {path}: there is {what} of that name") from error
             if not os.path.isdir(directory):
                 raise StorageRefusedError(f"could not create {path}: its parent is a file") from error
             if path in self._unclear:  # it may be what an earlier call made before it failed
-                _settle(directory, path)
+                _flush_entry(directory, path)
             raise ObjectAlreadyExistsError(f"could not create {path}: it exists already") from error
         except OSError as error:
             self._unclear.add(path)
             raise from_os_error(error, "create", path, writing=True) from error
-        _settle(directory, path)
+        _flush_entry(directory, path)
 
     def upload(self, key: str, path: str) -> None:
         """Write a copy of a file as an object: it appears complete and durable, replacing any earlier one."""
@@ -220,14 +214,14 @@ class LocalStore:
                 raise
         except OSError as error:
             raise from_os_error(error, "write", target, writing=True) from error
-        _settle(directory, target)
+        _flush_entry(directory, target)
 
     def local_path(self, key: str) -> str:
-        """The path of an object on this machine's disk."""
+        """Return the path of an object on this machine's disk."""
         return self._path(key)
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete the objects; those that do not exist are no error. One failure does not keep the others."""
+        """Delete the objects; missing ones are ignored. One failure does not stop the others."""
         failed: StorageError | None = None
         for path in [self._path(key) for key in keys]:
             try:
@@ -289,7 +283,7 @@ class LocalStore:
             raise mapped from error
 
 
-def _settle(directory: str, path: str) -> None:
+def _flush_entry(directory: str, path: str) -> None:
     """Flush the directory entry. From here on the object is visible, so a failure cannot take it back."""
     try:
         sync_directory(directory)
@@ -301,7 +295,7 @@ def _settle(directory: str, path: str) -> None:
 
 
 def _opened(path: str) -> io.FileIO:
-    """A file for reading, if it is one: a pipe would be waited for, and a device may never end."""
+    """Return a file for reading, if it is one: a pipe would be waited for, and a device may never end."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -320,7 +314,7 @@ def _read_at(file: io.FileIO, start: int, length: int) -> bytes:
 
 
 def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """The status of a regular file (through a link); None for anything else, or if it has just vanished."""
+    """Return the status of a regular file (through a link); None for anything else, or if it has just vanished."""
     try:
         status = entry.stat()
     except OSError as error:

@@ -13,124 +13,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.errors import InvalidUriError
+from headwater.storage.option_names import ALIASES, CLIENT_OPTIONS, OPTIONS
 from headwater.storage.redaction import redacted
 from headwater.storage.uri import parse_uri
 
 if TYPE_CHECKING:
+    from os import PathLike
+
     from headwater.storage.uri import StoreUri
 
 _PREFIXES: Final = {
     "s3": ("aws_",),
     "azure": ("azure_storage_", "azure_"),
     "gcs": ("google_",),
-}
-_OPTIONS: Final = {
-    "s3": frozenset(
-        {
-            "access_key_id",
-            "checksum_algorithm",
-            "conditional_put",
-            "container_authorization_token_file",
-            "container_credentials_full_uri",
-            "container_credentials_relative_uri",
-            "copy_if_not_exists",
-            "default_region",
-            "disable_bulk_delete",
-            "disable_tagging",
-            "endpoint",
-            "endpoint_url_s3",
-            "endpoint_url_sts",
-            "imdsv1_fallback",
-            "metadata_endpoint",
-            "region",
-            "request_payer",
-            "role_arn",
-            "role_session_name",
-            "s3_express",
-            "secret_access_key",
-            "server_side_encryption",
-            "session_token",
-            "skip_signature",
-            "sse_bucket_key_enabled",
-            "sse_customer_key_base64",
-            "sse_kms_key_id",
-            "unsigned_payload",
-            "virtual_hosted_style_request",
-            "web_identity_token_file",
-        }
-    ),
-    "azure": frozenset(
-        {
-            "account_key",
-            "account_name",
-            "authority_host",
-            "client_id",
-            "client_secret",
-            "credential_type",
-            "disable_tagging",
-            "encryption_key",
-            "endpoint",
-            "fabric_cluster_identifier",
-            "fabric_session_token",
-            "fabric_token_service_url",
-            "fabric_workload_host",
-            "federated_token_file",
-            "msi_endpoint",
-            "msi_resource_id",
-            "object_id",
-            "sas_key",
-            "skip_signature",
-            "tenant_id",
-            "token",
-            "use_azure_cli",
-            "use_emulator",
-            "use_fabric_endpoint",
-        }
-    ),
-    "gcs": frozenset(
-        {
-            "application_credentials",
-            "base_url",
-            "bearer_token",
-            "service_account",
-            "service_account_key",
-            "skip_signature",
-        }
-    ),
-}
-_CLIENT_OPTIONS: Final = frozenset(
-    {
-        "allow_http",
-        "allow_invalid_certificates",
-        "connect_timeout",
-        "default_content_type",
-        "http1_only",
-        "http2_only",
-        "http2_keep_alive_interval",
-        "http2_keep_alive_timeout",
-        "http2_keep_alive_while_idle",
-        "pool_idle_timeout",
-        "pool_max_idle_per_host",
-        "proxy_ca_certificate",
-        "proxy_excludes",
-        "proxy_url",
-        "randomize_addresses",
-        "read_timeout",
-        "timeout",
-        "user_agent",
-    }
-)
-_ALIASES: Final = {
-    "s3": {"endpoint_url": "endpoint", "token": "session_token", "sts_endpoint": "endpoint_url_sts"},
-    "azure": {
-        "access_key": "account_key",
-        "master_key": "account_key",
-        "authority_id": "tenant_id",
-        "bearer_token": "token",
-        "identity_endpoint": "msi_endpoint",
-        "sas_token": "sas_key",
-    },
-    "gcs": {"service_account_path": "service_account"},
 }
 _INSTEAD: Final = {
     "allow_unsafe_rename": "it is not needed: commits are conditional puts",
@@ -149,20 +44,13 @@ _OBSTORE_NAME: Final = {("s3", "endpoint_url_s3"): "aws_endpoint_url_s3"}
 
 
 def obstore_config(kind: str, options: Mapping[str, object] | None) -> dict[str, Any]:
-    """The options as the configuration of an obstore store.
+    """Return the options as the configuration of an obstore store.
 
     Options of the HTTP client go into the same configuration: obstore's separate client options would switch
     off those that come from the environment.
 
     >>> obstore_config("s3", {"AWS_REGION": "eu-west-1", "aws_allow_http": True})
     {'region': 'eu-west-1', 'allow_http': 'true'}
-
-    Args:
-        kind: the kind of store, "s3", "azure" or "gcs".
-        options: as the user gave them.
-
-    Raises:
-        InvalidUriError: an option is unknown, is given twice with different values, or has no usable value.
     """
     _check_mapping(options)
     config: dict[str, Any] = {}
@@ -174,28 +62,26 @@ def obstore_config(kind: str, options: Mapping[str, object] | None) -> dict[str,
     return {_OBSTORE_NAME.get((kind, known), known): text for known, text in config.items()}
 
 
-def known_names() -> frozenset[str]:
-    """The names of all options, without the prefix of a provider."""
-    return frozenset().union(*_OPTIONS.values(), *_ALIASES.values(), _CLIENT_OPTIONS)
-
-
 def table_options(options: Mapping[str, object] | None) -> dict[str, object]:
-    """The options of the table itself, without those for other stores."""
+    """Return the options of the table itself, without those for other stores."""
     _check_mapping(options)
     return {name: value for name, value in (options or {}).items() if not _is_for_root(name)}
 
 
 def options_for(location: StoreUri, options: Mapping[str, object] | None) -> dict[str, object]:
-    """The options with which a user opens a location: those for its root if there are some, else the table's."""
+    """Return the options with which a user opens a location: those for its root if there are some, else the table's."""
     own = table_options(options)
     found = root_options(location, options)
     return own if found is None else dict(found.chosen(own))
 
 
 def clone_options(
-    target: str, options: Mapping[str, str] | None, source: str, source_options: Mapping[str, str] | None
+    target: str | PathLike[str],
+    options: Mapping[str, str] | None,
+    source: str | PathLike[str],
+    source_options: Mapping[str, str] | None,
 ) -> Mapping[str, str] | None:
-    """The options of a shallow clone: its own, and for the source, whose files it names, those of the source."""
+    """Return the options of a shallow clone: its own, and for the source, whose files it names, those of the source."""
     root, place = replace(parse_uri(source), path=""), replace(parse_uri(target), path="")
     if root.kind in ("local", "memory") or root == place:
         return options
@@ -207,7 +93,7 @@ def clone_options(
 
 
 def option_value(kind: str, known: str, options: Mapping[str, object] | None) -> str:
-    """The value of an option, by any of its names; an empty text if it is not given."""
+    """Return the value of an option, by any of its names; an empty text if it is not given."""
     return str(obstore_config(kind, options).get(known, ""))
 
 
@@ -219,14 +105,7 @@ class NamedRoot:
     options: dict[str, object] = field(repr=False)
 
     def chosen(self, table: Mapping[str, object]) -> Mapping[str, object]:
-        """The options for it.
-
-        Args:
-            table: those of the table.
-
-        Raises:
-            InvalidUriError: `credentials` has a value that it cannot have, or stands beside other options.
-        """
+        """Return the options for it."""
         which = self.options.get(_CREDENTIALS)
         if which is None:
             return self.options
@@ -239,11 +118,7 @@ class NamedRoot:
 
 
 def root_options(location: StoreUri, options: Mapping[str, object] | None) -> NamedRoot | None:
-    """The options for the root that a location is below, the longest if there are several; None if there are none.
-
-    Raises:
-        InvalidUriError: an option begins like a URI, and is none.
-    """
+    """The options for the root that a location is below, the longest if there are several; None if there are none."""
     found: dict[StoreUri, dict[str, object]] = {}
     for name, value in (options or {}).items():
         if not _is_for_root(name):
@@ -278,18 +153,14 @@ def _check_mapping(options: object) -> None:
 
 
 def refuse_options(uri: str, options: Mapping[str, object] | None) -> None:
-    """Refuse any option for a store that has none.
-
-    Raises:
-        InvalidUriError: there is an option.
-    """
+    """Refuse any option for a store that has none."""
     if options:
         names = ", ".join(repr(redacted(str(name))) for name in options)
         raise InvalidUriError(f"{uri} takes no storage options, but was given {names}")
 
 
 def _canonical(kind: str, name: object) -> str:
-    """The option's one name; raises with near matches if there is no such option."""
+    """Return the option's one name; raises with near matches if there is no such option."""
     if not isinstance(name, str):
         raise InvalidUriError(f"the name of a storage option is a string, not {type(name).__name__}")
     bare = name.lower()
@@ -297,8 +168,8 @@ def _canonical(kind: str, name: object) -> str:
         if bare.startswith(prefix):
             bare = bare.removeprefix(prefix)
             break
-    known = _ALIASES[kind].get(bare, bare)
-    if known in _OPTIONS[kind] or known in _CLIENT_OPTIONS:
+    known = ALIASES[kind].get(bare, bare)
+    if known in OPTIONS[kind] or known in CLIENT_OPTIONS:
         return known
     raise InvalidUriError(_unknown(kind, name, bare))
 
@@ -306,15 +177,15 @@ def _canonical(kind: str, name: object) -> str:
 def _unknown(kind: str, name: str, bare: str) -> str:
     if bare in _INSTEAD:
         return f"the storage option {redacted(name)!r} is not supported: {_INSTEAD[bare]}"
-    own = {*_OPTIONS[kind], *_ALIASES[kind]}
-    spelled = {option: (_PREFIXES[kind][0] if option in own else "") + option for option in own | _CLIENT_OPTIONS}
+    own = {*OPTIONS[kind], *ALIASES[kind]}
+    spelled = {option: (_PREFIXES[kind][0] if option in own else "") + option for option in own | CLIENT_OPTIONS}
     close = difflib.get_close_matches(bare, spelled, n=3)
     hint = " or ".join(spelled[option] for option in close)
     return f"unknown storage option {redacted(name)!r}" + (f": did you mean {hint}?" if hint else f" for {kind}")
 
 
 def _text(name: str, value: object) -> str:
-    """The value as text. It is not repeated in messages, because it may be a secret."""
+    """Return the value as text. It is not repeated in messages, because it may be a secret."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int):

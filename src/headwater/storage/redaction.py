@@ -1,6 +1,6 @@
 """What must not be shown of storage options, in messages or anywhere else: everything but what is known to be harmless.
 
-The names of options that may be shown are listed, those of secrets are not: an option that nobody thought of is hidden.
+The names of options that may be shown are listed, those of secrets are not: an unforeseen option is hidden.
 Texts that come from elsewhere (a store's answer, an error of the client) are cleaned of the values of all other options
 and environment variables, of user names and passwords in URLs, of queries, which hold signatures, and of headers.
 """
@@ -90,7 +90,7 @@ _HEADER = re.compile(r"(?i)\b(bearer|basic|sharedkey|aws4-hmac-sha256)\s+[^\s'\"
 
 
 def is_harmless(name: str) -> bool:
-    """Whether the value of an option may be shown.
+    """Tell whether the value of an option may be shown.
 
     >>> is_harmless("AWS_REGION"), is_harmless("aws_secret_access_key"), is_harmless("fs.s3a.secret.key")
     (True, False, False)
@@ -99,7 +99,7 @@ def is_harmless(name: str) -> bool:
 
 
 def shown_options(options: Mapping[str, object] | None) -> dict[str, str]:
-    """The options as they may be shown.
+    """Return the options as they may be shown.
 
     >>> shown_options({"region": "eu", "token": "abc", "endpoint": "https://me:secret@host/path?sig=1"})
     {'region': 'eu', 'token': '***', 'endpoint': 'https://***@host/path?***'}
@@ -108,7 +108,7 @@ def shown_options(options: Mapping[str, object] | None) -> dict[str, str]:
 
 
 def secrets_in(options: Mapping[str, object] | None) -> list[str]:
-    """The values of options, and of environment variables that stand for options, that must not be shown."""
+    """Return the values of options, and of environment variables that stand for options, that must not be shown."""
     found: set[str] = set()
     for name, value in (*(options or {}).items(), *_environment()):
         if not is_harmless(str(name)):
@@ -118,16 +118,12 @@ def secrets_in(options: Mapping[str, object] | None) -> list[str]:
 
 
 def redacted(text: str, secrets: Iterable[str] = ()) -> str:
-    """A text without secrets.
+    """Return a text without secrets.
 
     >>> redacted("GET https://me:pw@host/key?sv=1&sig=abc failed: Bearer abc.def", ["key-of-mine"])
     'GET https://***@host/key?*** failed: Bearer ***'
     >>> redacted("abfss://raw@lake.dfs.core.windows.net/events")
     'abfss://raw@lake.dfs.core.windows.net/events'
-
-    Args:
-        text: any text.
-        secrets: values to take out, from `secrets_in`.
     """
     for secret in secrets:
         text = text.replace(secret, HIDDEN)
@@ -138,7 +134,7 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def shortened(text: str, most: int = 200) -> str:
-    """A text that fits on a screen: its beginning, if it is too long.
+    """Return a text that fits on a screen: its beginning, if it is too long.
 
     >>> shortened("abcdef", 3)
     'abc... (6 characters)'
@@ -152,7 +148,7 @@ def _without_user(found: re.Match[str]) -> str:
 
 
 def _bare(name: str) -> str:
-    """The name of an option without its provider, and without the root of a store."""
+    """Return the name of an option without its provider, and without the root of a store."""
     bare = name.rpartition("/")[2].lower()
     for prefix in _PREFIXES:
         if bare.startswith(prefix):
@@ -168,7 +164,7 @@ def _shown(name: str, value: str) -> str:
 
 
 def _environment() -> Iterator[tuple[str, str]]:
-    from headwater.storage.options import known_names
+    from headwater.storage.option_names import known_names
 
     known = known_names()
     for name, value in os.environ.items():
@@ -197,6 +193,6 @@ def _split(url: str) -> str:
 
 
 def _query_values(text: str) -> list[str]:
-    """The long values in a query, such as the signature of a shared access token."""
+    """Return the long values in a query, such as the signature of a shared access token."""
     pairs = parse_qsl(text.lstrip("?")) if "=" in text else []
     return [value for name, value in pairs if name.lower() in ("sig", "se", "skoid", "sktid") or len(value) > 20]

@@ -6,14 +6,17 @@ exactly one of many writers wins. Every failure is mapped once, and repeated as 
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import obstore
 from obstore.exceptions import BaseError
+from obstore.store import AzureStore, GCSStore, MemoryStore, S3Store
 
 from headwater.errors import (
+    InvalidUriError,
     ObjectAlreadyExistsError,
     ObjectNotFoundError,
     StorageError,
@@ -21,16 +24,18 @@ from headwater.errors import (
     WriteStateUnknownError,
 )
 from headwater.storage.base import Directory, ObjectMeta
-from headwater.storage.failures import from_obstore_error, shown_cause
-from headwater.storage.keys import check_key, check_prefix, check_range, check_size
-from headwater.storage.retry import RetryPolicy
+from headwater.storage.errors import RetryPolicy, from_obstore_error, from_setup_error, shown_cause
+from headwater.storage.options import obstore_config, refuse_options
+from headwater.storage.uri import check_key, check_prefix, check_range, check_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from obstore.store import ObjectStore as Backend
+    from obstore.store import RetryConfig
 
     from headwater.storage.uri import StoreUri
+
 
 T = TypeVar("T")
 
@@ -73,7 +78,6 @@ class RemoteStore:
     # --- reading --------------------------------------------------------------------------------------
 
     def get(self, key: str) -> bytes:
-        """The whole object. Raises `ObjectNotFoundError`."""
         path = self._path(key)
 
         def read() -> bytes:
@@ -84,11 +88,10 @@ class RemoteStore:
         return self._run("read", key, read)
 
     def get_many(self, keys: Sequence[str]) -> list[bytes]:
-        """The whole objects, in the order of `keys`, at most 32 at a time. The first failure is raised."""
+        """Return the whole objects, in the order of `keys`, at most 32 at a time. The first failure is raised."""
         return self._in_parallel(self.get, keys)
 
     def get_range(self, key: str, start: int, length: int) -> bytes:
-        """`length` bytes from offset `start`, fewer only at the end of the object."""
         check_range(key, start, length)
         path = self._path(key)
         try:
@@ -109,12 +112,11 @@ class RemoteStore:
             raise
 
     def head(self, key: str) -> ObjectMeta:
-        """Size and modification time. Raises `ObjectNotFoundError`."""
         path = self._path(key)
         return self._meta(self._run("look up", key, lambda: obstore.head(self._backend, path)))
 
     def list_from(self, prefix: str, start_after: str = "", *, recursive: bool = False) -> list[ObjectMeta]:
-        """The objects in the directory `prefix` whose key sorts after `start_after`, in lexicographic order.
+        """Return the objects in the directory `prefix` whose key sorts after `start_after`, in lexicographic order.
 
         Not every store heeds the offset or returns names in order: they are filtered and sorted here again.
         """
@@ -131,7 +133,7 @@ class RemoteStore:
         )
 
     def list_directory(self, prefix: str) -> Directory:
-        """The objects in the directory `prefix` and the directories below it."""
+        """Return the objects in the directory `prefix` and the directories below it."""
         directory = (self._base + check_prefix(prefix)).rstrip("/") or None
         found = self._run("list", prefix, lambda: obstore.list_with_delimiter(self._backend, directory))
         below = [path.removeprefix(self._base).rstrip("/") + "/" for path in found["common_prefixes"]]
@@ -142,7 +144,7 @@ class RemoteStore:
         return self._run("list", prefix, lambda: obstore.list_with_delimiter(self._backend, directory)["objects"])
 
     def _list_recursively(self, prefix: str, start_after: str) -> Iterable[obstore.ObjectMeta]:
-        """All objects below a directory. After a failed page it goes on from there if names come in order."""
+        """Return all objects below a directory. After a failed page it goes on from there if names come in order."""
         directory = (self._base + prefix).rstrip("/") or None
         found: dict[str, obstore.ObjectMeta] = {}
         last = self._base + start_after if start_after else ""
@@ -163,7 +165,6 @@ class RemoteStore:
     # --- writing --------------------------------------------------------------------------------------
 
     def put(self, key: str, data: bytes) -> None:
-        """Write the object atomically, replacing any earlier one; durable before it returns."""
         path = self._path(key)
         self._run("write", key, lambda: obstore.put(self._backend, path, data))
 
@@ -173,17 +174,13 @@ class RemoteStore:
         Success is reported only when the store said that *this* request created the object. What the caller
         learns otherwise:
 
-        - `ObjectAlreadyExistsError` at the first attempt: somebody else's object is there.
+        - `ObjectAlreadyExistsError` at the first attempt: another writer's object is there.
         - `ObjectAlreadyExistsError` after an attempt without a clear answer: the object is there, and may be
           the caller's own; the message says so. The bytes alone cannot tell, as two writers may write the
           same; the transaction layer recognises its own commit by the transaction id in it.
         - `StorageThrottledError`, and `WriteStateUnknownError` (a refusal after an attempt without a clear answer):
           whether the object was written is unknown.
         - any other `StorageError`: the store refused the first attempt, or did not take it.
-
-        Raises:
-            ObjectAlreadyExistsError: there is an object.
-            WriteStateUnknownError: there may be one.
         """
         path = self._path(key)
         attempts = 0
@@ -216,7 +213,6 @@ class RemoteStore:
             ) from error
 
     def delete_many(self, keys: Iterable[str]) -> None:
-        """Delete the objects; those that do not exist are no error."""
         checked = [check_key(key) for key in keys]
         for first in range(0, len(checked), _DELETE_CHUNK):
             chunk = checked[first : first + _DELETE_CHUNK]
@@ -245,7 +241,7 @@ class RemoteStore:
         self._run("read", key, fetch)
 
     def shares_backend(self, other: RemoteStore) -> bool:
-        """Whether objects can be copied between the two without passing through this machine."""
+        """Tell whether objects can be copied between the two without passing through this machine."""
         return self._place == other._place and self._backend == other._backend
 
     def copy_from(self, other: RemoteStore, source_key: str, key: str) -> None:
@@ -291,3 +287,52 @@ class RemoteStore:
             return [function(key) for key in keys]
         with ThreadPoolExecutor(min(_MAX_PARALLEL, len(keys)), "headwater-storage") as pool:
             return list(pool.map(function, keys))
+
+
+_NO_RETRIES: Final[RetryConfig] = {"max_retries": 0}
+_memory_stores: dict[str, MemoryStore] = {}
+_memory_lock = threading.Lock()
+
+
+def open_backend(location: StoreUri, options: Mapping[str, object] | None) -> Backend:
+    """Return the backend that serves a location; no request is made yet.
+
+    Raises:
+        InvalidUriError: an option is unknown, or the options make no store.
+    """
+    if location.kind == "memory":
+        refuse_options(location.uri, options)
+        return _memory_store(location.bucket)
+    config = obstore_config(location.kind, options)
+    if location.kind == "azure":
+        config = _with_account(location, config)
+    try:
+        if location.kind == "s3":
+            return S3Store(location.bucket, config=config, retry_config=_NO_RETRIES)  # type: ignore[arg-type]
+        if location.kind == "gcs":
+            return GCSStore(location.bucket, config=config, retry_config=_NO_RETRIES)  # type: ignore[arg-type]
+        return AzureStore(location.bucket, config=config, retry_config=_NO_RETRIES)  # type: ignore[arg-type]
+    except (BaseError, ValueError) as error:
+        failure, cause = from_setup_error(error, location.uri, config), shown_cause(error, config)
+    raise failure from cause
+
+
+def _memory_store(name: str) -> MemoryStore:
+    """One store per name in this process: who opens the same name sees the same objects."""
+    with _memory_lock:
+        return _memory_stores.setdefault(name, MemoryStore())
+
+
+def _with_account(location: StoreUri, config: dict[str, Any]) -> dict[str, Any]:
+    """Return the account and endpoint that an `abfs(s)` URI names, which the options may not contradict."""
+    if not location.account:
+        return config
+    if config.setdefault("account_name", location.account) != location.account:
+        raise InvalidUriError(
+            f"{location.uri} names the account {location.account!r}, "
+            f"but the storage options name {config['account_name']!r}"
+        )
+    # Blob requests go to the blob host of the same cloud, whichever of the two hosts the URI names.
+    cloud = location.account_host.split(".", 2)[2]
+    config.setdefault("endpoint", f"https://{location.account}.blob.{cloud}")
+    return config

@@ -1,7 +1,10 @@
-"""Table locations: paths and URIs parsed once into a frozen value that says which store, and where in it.
+"""Table locations and keys, parsed and checked once.
 
 A plain path is taken literally. Anything with a scheme is a URI (RFC 3986): its path is percent-decoded once,
 so `s3://b/a%20b` and `s3://b/a b` are the same table, and a literal `%20` in a key is written `%2520`.
+
+A key is a relative, `/`-separated name that cannot leave the store's root; other strings are refused before any I/O.
+Keys of data files are not inside a log directory, of this table or of one below it: only the log code writes there.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from urllib.parse import quote, unquote
 
-from headwater.errors import InvalidUriError
+from headwater.errors import InvalidUriError, StorageError
 from headwater.storage.redaction import redacted
 
 StoreKind = Literal["local", "memory", "s3", "azure", "gcs"]
@@ -94,9 +97,6 @@ def parse_uri(location: str | os.PathLike[str]) -> StoreUri:
 
     >>> parse_uri("abfss://raw@lake.dfs.core.windows.net/events").account
     'lake'
-
-    Raises:
-        InvalidUriError: it is none of these; the message says what is wrong with it.
     """
     try:
         text = os.fspath(location)
@@ -179,3 +179,86 @@ def _parse_remote(scheme: str, rest: str) -> StoreUri:
     if "." in segments or ".." in segments:
         raise InvalidUriError(f"{scheme}:{rest} has a '.' or '..' segment: object stores have no parent to go to")
     return StoreUri(scheme, bucket, "/".join(segments), host.lower())
+
+
+MAX_BYTES_VARIABLE: Final = "HEADWATER_MAX_OBJECT_BYTES"
+"""The environment variable that says how large an object may be that is read as a whole."""
+_DEFAULT_MAX_BYTES: Final = 4 * 2**30
+
+# A segment of no, one or two dots: the empty key, a leading, doubled or trailing slash, `.` and `..`.
+_BAD_SEGMENTS = frozenset({"", ".", ".."})
+
+LOG_DIRECTORIES = ("_delta_log", "_transaction_log")
+"""Where the logs of Delta tables and of search tables are, below the root of a table."""
+LOG_KEY = rf"(?i)(?:^|/)(?:{'|'.join(LOG_DIRECTORIES)})(?:/|$)"
+"""A regular expression, for `re` and for Arrow. Some disks do not tell upper from lower case."""
+_LOG_KEY = re.compile(LOG_KEY)
+
+
+def check_key(key: str) -> str:
+    """Return the key itself, if it names an object below the root.
+
+    >>> check_key("_delta_log/00000000000000000000.json")
+    '_delta_log/00000000000000000000.json'
+    """
+    if not _BAD_SEGMENTS.isdisjoint(key.split("/")) or "\0" in key:
+        raise StorageError(f"{key!r} is not a key: keys are relative to the table, without empty, '.' or '..' segments")
+    if not key.isascii():
+        try:
+            os.fsencode(key)
+        except UnicodeEncodeError as error:
+            raise StorageError(f"{key!r} is not a key: it holds half of a surrogate pair") from error
+    return key
+
+
+def check_data_key(key: str) -> str:
+    """Return the key itself, if it names an object below the root that is in no log directory.
+
+    >>> check_data_key("day=2024-01-31/part-0.parquet")
+    'day=2024-01-31/part-0.parquet'
+    """
+    if _LOG_KEY.search(check_key(key)):
+        raise StorageError(f"{key!r} is inside a table's log, where no data file is ever written or deleted")
+    return key
+
+
+def check_prefix(prefix: str) -> str:
+    """Return the prefix itself, if it names a directory: empty (the root), or a key followed by one `/`.
+
+    >>> check_prefix("_delta_log/")
+    '_delta_log/'
+    """
+    if prefix:
+        if not prefix.endswith("/"):
+            raise StorageError(f"{prefix!r} is not a directory prefix: it has to end with '/'")
+        check_key(prefix[:-1])
+    return prefix
+
+
+def check_range(key: str, start: int, length: int) -> None:
+    """Refuse a byte range that no object can have."""
+    if start < 0 or length < 0:
+        raise StorageError(f"cannot read {length} bytes from offset {start} of {key!r}: both must be >= 0")
+
+
+def max_object_bytes() -> int:
+    """How large an object may be that is read as a whole: 4 GiB, or what HEADWATER_MAX_OBJECT_BYTES says.
+
+    Log files are read so, data files and deletion vectors are not. It is far above what any log has.
+    """
+    text = os.environ.get(MAX_BYTES_VARIABLE)
+    if text is None:
+        return _DEFAULT_MAX_BYTES
+    if not text.isdecimal() or len(text) > 18:
+        raise StorageError(f"the environment variable {MAX_BYTES_VARIABLE} must be a number of bytes, not {text!r}")
+    return int(text)
+
+
+def check_size(what: str, size_bytes: int) -> int:
+    """Return the size itself, if an object of that size may be read as a whole."""
+    if size_bytes > max_object_bytes():
+        raise StorageError(
+            f"could not read {what}: it has {size_bytes} bytes, and at most {max_object_bytes()} are read at once. "
+            f"No log file should be so large; if this one is, set the environment variable {MAX_BYTES_VARIABLE}"
+        )
+    return size_bytes

@@ -8,10 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given
-from schema_strategies import arrow_types, metadata, schemas
 from test_schema_json import schema_strings
 
-from corpus import CORPUS, MISSING, tables
 from headwater.errors import SchemaError
 from headwater.log.schema import (
     BINARY,
@@ -37,6 +35,8 @@ from headwater.log.schema import (
     StructType,
     UserDefinedType,
 )
+from support.corpus import CORPUS, MISSING, tables
+from support.log.schema_strategies import arrow_types, metadata, schemas
 
 
 def to_arrow(data_type: DataType) -> pa.DataType:

@@ -21,7 +21,7 @@ from headwater.log.schema import (
     StructField,
     StructType,
 )
-from headwater.log.schema.ddl import parse_type
+from headwater.log.schema.spark import parse_type
 
 _ATOMS = st.sampled_from(
     [

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 from hypothesis import given
-from schema_strategies import all_types, schemas
 
-from corpus import CORPUS, MISSING, tables
 from headwater.errors import SchemaError
 from headwater.log.schema import (
     BOOLEAN,
@@ -28,6 +26,8 @@ from headwater.log.schema import (
     is_char,
     is_string,
 )
+from support.corpus import CORPUS, MISSING, tables
+from support.log.schema_strategies import all_types, schemas
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,9 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from corpus import CORPUS, MISSING
 from headwater.errors import ColumnNotFoundError, SchemaError
-from headwater.log.actions import Metadata, Protocol
+from headwater.log.actions.model import Metadata, Protocol
 from headwater.log.schema import (
     INTEGER,
     LONG,
@@ -27,6 +26,7 @@ from headwater.log.schema import (
     physical_path,
     to_physical,
 )
+from support.corpus import CORPUS, MISSING
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from schema_strategies import schemas, simple_types
 from test_schema_json import schema_strings
 
-from corpus import CORPUS, MISSING, tables
 from headwater.errors import SchemaError
 from headwater.log.schema import (
     DOUBLE,
@@ -29,6 +27,8 @@ from headwater.log.schema import (
     may_be_padded,
     strings_for_chars,
 )
+from support.corpus import CORPUS, MISSING, tables
+from support.log.schema_strategies import schemas, simple_types
 
 T = pytest.importorskip("pyspark.sql.types")
 

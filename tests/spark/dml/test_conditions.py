@@ -10,10 +10,12 @@ from pyspark.sql.connect import functions as csf
 
 import headwater as hw
 from headwater.errors import ColumnNotFoundError, FilterError
+from headwater.features.context import TableRef
 from headwater.log.schema import LONG, STRING, TIMESTAMP, StructField, StructType
 from headwater.spark.dml.condition import read_condition
 from headwater.spark.dml.connect_condition import _own, _predicate, columns_in
 from headwater.spark.dml.target import DmlTarget
+from headwater.spark.session import SparkTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +44,7 @@ def target(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Dml
     path = str(tmp_path_factory.mktemp("conditions") / "t")
     frame = "SELECT id, 'a' AS p, timestamp_seconds(id) AS at, named_struct('a', id) AS s FROM range(2)"
     hw.write(spark.sql(frame), path)
-    return DmlTarget.open(spark, path, "DELETE")
+    return DmlTarget.open(SparkTable(spark, TableRef(path)), "DELETE")
 
 
 @pytest.mark.spark

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from dml_tables import Row, actions, metrics, rows_of, write_table
 from pyspark.sql import functions as sf
-from reader_votes import by_all, by_duckdb
 
 import headwater as hw
 from headwater.errors import ConcurrentAppendException, DeltaConcurrentModificationException, InvalidCommitError
 from headwater.spark.dml import delete as delete_module
+from support.oracles.reader_votes import by_all, by_duckdb
+from support.tables.dml_tables import Row, actions, metrics, rows_of, write_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable

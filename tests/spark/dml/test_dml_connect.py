@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from dml_tables import metrics
 from pyspark.sql.connect import functions as csf
-from reader_votes import by_duckdb
 
 import headwater as hw
-from storage.storage_servers import moto_server
+from support.oracles.reader_votes import by_duckdb
+from support.stores.storage_servers import moto_server
+from support.tables.dml_tables import metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

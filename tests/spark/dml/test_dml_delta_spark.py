@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from delta_spark_oracle import DeltaSparkOracle
+    from support.oracles.delta_spark_oracle import DeltaSparkOracle
 
 pytestmark = pytest.mark.spark
 

@@ -8,16 +8,27 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
-from dml_tables import Row, actions, changes_of, deleted, metrics, rows_of, updated, write_table
-from reader_votes import by_deltalake, by_duckdb
 
 import headwater as hw
+from support.oracles.reader_votes import by_deltalake, by_duckdb
+from support.tables.dml_tables import (
+    Row,
+    actions,
+    changes_of,
+    column_rewrite,
+    deleted,
+    metrics,
+    rows_of,
+    updated,
+    write_table,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dml_tables import Model
     from pyspark.sql import SparkSession
+
+    from support.tables.dml_tables import Model
 
 pytestmark = pytest.mark.spark
 
@@ -112,3 +123,31 @@ def test_rows_are_deleted_and_updated_as_a_plain_model_says(
     for rows in by_others:
         found = [Row(*row[:3], row[3]["a"], row[3]["b"]["c"]) for row in rows]
         assert without_unreadable(found) == without_unreadable(after_update)
+
+
+@pytest.mark.parametrize(("partitioned", "mapping"), [*product((False, True), MAPPINGS)])
+def test_a_rewrite_of_columns_and_a_full_rewrite_give_the_same_rows(
+    spark: SparkSession, tmp_path: Path, partitioned: bool, mapping: str
+) -> None:
+    chance = random.Random(f"{partitioned} {mapping}")
+    before = random_rows(chance, range(30))
+    expected = updated(
+        deleted(before, lambda row: row.id in (3, 17)),
+        lambda row: row.c is not None and row.c >= 6,
+        {"a": lambda row: (row.a or 0) + row.id, "v": lambda _: "new"},
+    )
+    counts = {}
+    for enabled in ("true", "false"):
+        path = str(tmp_path / enabled)
+        write_table(spark, path, before[:20], before[20:], partitioned=partitioned, columnMapping_mode=mapping)
+        table = hw.DeltaTable.forPath(spark, path)
+
+        with column_rewrite(spark, enabled) as jobs:
+            table.delete("id IN (3, 17)")
+            table.update("s.b.c >= 6", {"s.a": "s.a + id", "v": "'new'"})
+
+        assert bool(jobs) == (enabled == "true")
+        assert rows_of(table.toDF()) == sorted(expected, key=str)
+        assert not hw.open_log(path).verify()
+        counts[enabled] = metrics(path)["numUpdatedRows"]
+    assert counts["true"] == counts["false"] > 0

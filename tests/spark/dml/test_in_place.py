@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
-from dml_tables import actions, metrics
 from pyspark.sql import functions as sf
-from reader_votes import by_all, by_headwater, operations
 
 import headwater as hw
-from headwater.spark.dml.column_job import HEAVY_ROW_BYTES, ColumnJob
-from headwater.spark.dml.merge_keyed import has_weighable_rows
-from headwater.spark.dml.merge_upsert import KeyedUpsert
+from headwater.spark.dml.in_place import ColumnJob
+from headwater.spark.merge import merge as merging
+from support.oracles.reader_votes import by_all, by_headwater, operations
+from support.tables.dml_tables import actions, metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -340,7 +339,7 @@ def test_a_file_that_somebody_else_removes_is_a_conflict_even_if_nothing_in_it_c
 
 
 @pytest.mark.parametrize("vectors", ["true", "false"])
-def test_a_source_that_changes_while_it_is_merged_is_taken_as_a_whole(
+def test_a_source_that_changes_while_it_is_merged_is_taken_as_it_was(
     spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: str
 ) -> None:
     hw.write(spark.range(100).selectExpr("id", "0 AS v").coalesce(1), path,
@@ -352,21 +351,18 @@ def test_a_source_that_changes_while_it_is_merged_is_taken_as_a_whole(
         pq.write_table(pa.table({"id": ids, "v": pa.array([value] * len(ids), pa.int32())}), files / "a.parquet")
 
     put(range(10, 20), 1)
-    look_up = KeyedUpsert.look_up
-    looked: list[int] = []
+    look_up = merging.look_up
 
-    def changing(self: KeyedUpsert, candidates: Any) -> Any:
-        found = look_up(self, candidates)
-        looked.append(found.pairs.count)
+    def changing(*args: Any) -> Any:
+        found = look_up(*args)
         put(range(15, 25), 2)
         return found
 
-    monkeypatch.setattr(KeyedUpsert, "look_up", changing)
+    monkeypatch.setattr(merging, "look_up", changing)
 
     upsert(spark, path, spark.read.parquet(str(files)))
 
-    assert looked == [10, 10]  # the second time, of a source that was materialised
-    expected = [(n, 2 if 15 <= n < 25 else 0) for n in range(100)]
+    expected = [(n, 1 if 10 <= n < 20 else 0) for n in range(100)]
     assert by_headwater(spark, path) == sorted(expected, key=lambda row: str(row[0]))
 
 
@@ -386,36 +382,3 @@ def test_a_source_that_costs_more_than_its_files_is_computed_once(
     assert calls.value == 5
     assert jobs == [("v", "w")]
     assert by_headwater(spark, path)[:2] == [(0, 1, "x"), (1, 2, "x")]
-
-
-@pytest.mark.parametrize(("large", "attempts"), [(0, [True]), (1, [True, False])], ids=["small", "one large"])
-def test_batches_are_weighed_if_a_row_is_large(
-    spark: SparkSession, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int, attempts: list[bool]
-) -> None:
-    hw.write(spark.range(2_000).selectExpr("id", "'' AS v", "CAST(NULL AS BINARY) AS w").coalesce(1), path)
-    ids = list(range(0, 2_200, 5))
-    texts = ["x" * (HEAVY_ROW_BYTES if n < 5 * large else 3) for n in ids]
-    binaries = [None if n % 2 else b"y" for n in ids]
-    pq.write_table(pa.table({"id": ids, "v": texts, "w": binaries}), tmp_path / "source.parquet")
-    seen: list[bool] = []
-    run = ColumnJob.run
-
-    def noted(self: ColumnJob, packs: DataFrame) -> Any:
-        seen.append(self.is_light)
-        return run(self, packs)
-
-    monkeypatch.setattr(ColumnJob, "run", noted)
-
-    upsert(spark, path, spark.read.parquet(str(tmp_path / "source.parquet")))
-
-    assert seen == attempts
-    expected = dict.fromkeys(range(2000), ("", None)) | dict(zip(ids, zip(texts, binaries, strict=True), strict=True))
-    found = {row.id: (row.v, row.w and bytes(row.w)) for row in hw.read(spark, path).collect()}
-    assert found == expected
-
-
-@pytest.mark.parametrize("type_", ["ARRAY<STRING>", "STRUCT<a: STRING>", "MAP<STRING, STRING>", "VARIANT"])
-def test_batches_are_weighed_if_rows_cannot_be(spark: SparkSession, type_: str) -> None:
-    rows = spark.range(1).selectExpr("id", f"CAST(NULL AS {type_}) AS v")
-    assert not has_weighable_rows(rows)
-    assert has_weighable_rows(rows.drop("v"))

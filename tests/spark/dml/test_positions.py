@@ -10,9 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import headwater as hw
-from headwater.log.deletion_vectors import to_bitmap
-from headwater.spark.dml.positions import _bitmaps, matched_positions
+from headwater.features.context import TableRef
+from headwater.log.actions.deletion_vectors import to_bitmap
+from headwater.spark.dml.matched import _bitmaps, matched_positions
 from headwater.spark.dml.target import DmlTarget
+from headwater.spark.session import SparkTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +42,7 @@ def test_rows_are_found_and_chosen_by_position(spark: SparkSession, tmp_path: Pa
     hw.write(spark.range(10).coalesce(1), path, properties=properties)
     hw.write(spark.range(10, 16).coalesce(1), path, mode="append")
     hw.DeltaTable.forPath(spark, path).delete("id = 1")  # positions count the deleted row, if it is still in the file
-    target = DmlTarget.open(spark, path, "TEST")
+    target = DmlTarget.open(SparkTable(spark, TableRef(path)), "TEST")
     files = target.candidates()
     positions = matched_positions(target.rows(files).where("id IN (0, 5, 11, 12)"))
     assert sum(map(len, positions.values())) == 4

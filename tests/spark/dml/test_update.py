@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from delta_tables import DeltaTable, field
-from dml_tables import actions, metrics
 from pyspark.sql import functions as sf
-from reader_votes import by_all, by_headwater
 
 import headwater as hw
+from support.oracles.reader_votes import by_all, by_headwater
+from support.tables.delta_tables import DeltaTable, field
+from support.tables.dml_tables import actions, metrics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

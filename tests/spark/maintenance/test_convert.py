@@ -12,16 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from reader_votes import by_all, operations
 
 import headwater as hw
-from delta_spark_oracle import DeltaSparkOracle
 from headwater import DeltaTable
-from headwater.errors import SchemaMismatchError, TableNotFoundError
-from headwater.spark.maintenance.convert_footers import NotParquetError, schema_of
-from headwater.spark.maintenance.convert_partitions import partition_values_of
+from headwater.errors import NotParquetError, SchemaMismatchError, TableNotFoundError
+from headwater.spark.maintenance.convert import partition_values_of, schema_of
 from headwater.storage import open_store
-from storage.storage_servers import moto_server
+from support.oracles.delta_spark_oracle import DeltaSparkOracle
+from support.oracles.reader_votes import by_all, operations
+from support.stores.storage_servers import moto_server
 
 pytestmark = pytest.mark.spark
 

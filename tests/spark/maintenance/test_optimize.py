@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from delta_tables import DeltaTable as HandMadeTable
-from delta_tables import field, inline_vector
-from reader_votes import by_all, by_duckdb, by_headwater
 
 import headwater as hw
 from headwater import DeltaTable
-from storage.storage_servers import moto_server
+from support.oracles.reader_votes import by_all, by_duckdb, by_headwater
+from support.stores.storage_servers import moto_server
+from support.tables.delta_tables import DeltaTable as HandMadeTable
+from support.tables.delta_tables import field, inline_vector
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-    from delta_spark_oracle import DeltaSparkOracle
+    from support.oracles.delta_spark_oracle import DeltaSparkOracle
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.spark.maintenance.optimize_bins import pack
+from headwater.spark.maintenance.plan import pack
 
 FILES = st.lists(
     st.tuples(st.sampled_from(["a", "b", "c"]), st.integers(0, 120), st.integers(0, 50)), min_size=0, max_size=60

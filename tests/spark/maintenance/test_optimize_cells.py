@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.spark.maintenance.optimize_cells import grow, shared_out
+from headwater.spark.maintenance.layout import grow, shared_out
 
 if TYPE_CHECKING:
-    from headwater.spark.maintenance.optimize_cells import CellTree
+    from headwater.spark.maintenance.layout import CellTree
 
 Rows = list[tuple[int, ...]]
 

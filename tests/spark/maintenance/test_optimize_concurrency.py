@@ -6,11 +6,12 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from reader_votes import by_all, by_duckdb, by_headwater, operations
 
 import headwater as hw
 from headwater import DeltaTable
-from headwater.spark.maintenance import optimize_auto, optimize_rewrite
+from headwater.spark.maintenance import optimize as optimize_auto
+from headwater.spark.maintenance import rewrite as optimize_rewrite
+from support.oracles.reader_votes import by_all, by_duckdb, by_headwater, operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from headwater.spark.maintenance.optimize_plan import FileGroup
+    from headwater.spark.maintenance.plan import FileGroup
 
 pytestmark = pytest.mark.spark
 

@@ -6,10 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from reader_votes import by_all
 
 import headwater as hw
 from headwater import DeltaTable
+from support.oracles.reader_votes import by_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from delta_search_cases import COLUMNS, SCHEMA, found_ids
 
 import headwater as hw
 from headwater import DeltaTable
-from headwater.errors import CorruptSplitError, SearchConfigError, SearchQueryError, StorageError
-from headwater.search.delta_index import SearchIndexNotFoundError
+from headwater.errors import (
+    CorruptSplitError,
+    SearchConfigError,
+    SearchIndexNotFoundError,
+    SearchQueryError,
+    StorageError,
+)
+from support.search.delta_search_cases import COLUMNS, SCHEMA, found_ids
 
 pytestmark = pytest.mark.spark
 
@@ -136,7 +141,7 @@ def test_words_without_a_field_are_looked_for_where_the_caller_says(table: Delta
 def test_every_version_is_searched_as_it_was(table: DeltaTable) -> None:
     assert ids(table.search("connection OR disk", version=0)) == [1, 2, 3]
     assert ids(table.search("connection OR disk", version=2)) == [1, 2, 3, 5]
-    moment = hw.open_log(table._path, version=1).timestamp
+    moment = hw.open_log(table._table.ref.location, version=1).timestamp
     assert ids(table.search("connection", timestamp=moment)) == [1, 2]
 
 
@@ -148,7 +153,7 @@ def test_coverage_is_told_for_a_version_in_plans_and_scans(table: DeltaTable, ca
     found = table.search("connection")
 
     (summary,) = hw.scans(found)
-    assert summary.road == "the search index for 2 files, row by row for 1"
+    assert summary.reader == "the search index for 2 files, row by row for 1"
     assert (summary.version, summary.files_kept, summary.deletion_vectors) == (3, 3, True)
     found.explain()
     assert "2 of 3 files are indexed" in capsys.readouterr().out

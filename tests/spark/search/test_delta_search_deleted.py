@@ -9,20 +9,20 @@ import pytest
 
 import headwater as hw
 from headwater import DeltaTable
-from headwater.search.query_parser import parse_query
-from headwater.spark.read_filter import Selection
-from headwater.spark.search.delta_reader import DeltaReader
-from headwater.spark.search.delta_search import open_files
-from headwater.spark.search.delta_source import DeltaScan, DeltaSource
-from headwater.spark.search.delta_statistics import delta_statistics
-from headwater.spark.search.scan_source import Wanted
-from headwater.spark.search.search_spec import Search
-from headwater.spark.search.split_reader import NullRows
+from headwater.features.context import TableRef
+from headwater.search.query.parse import parse_query
+from headwater.spark.scan.request import ScanRequest
+from headwater.spark.search.delta import open_indexed_table
+from headwater.spark.search.reader import NullRows
+from headwater.spark.search.relation import SplitScan
+from headwater.spark.search.source import Search, Wanted
+from headwater.spark.session import SparkTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from headwater.log.schema import StructType as Columns
+    from headwater.spark.search.delta import DeltaSource
 
 pytestmark = pytest.mark.spark
 
@@ -93,19 +93,17 @@ def left(kind: str) -> list[int]:
 
 
 def source_of(spark: Any, path: str, query: str, **search: Any) -> DeltaSource:
-    files = open_files(spark, path)
-    tree = parse_query(query, files.bound.shown)
-    statistics = delta_statistics(spark, files, tree) if search.get("score") else None
-    return DeltaSource(
-        files.snapshot, files.bound.shown, Search(tree, statistics=statistics, **search), None, files=files
-    )
+    table = open_indexed_table(SparkTable(spark, TableRef(path)))
+    tree = parse_query(query, table.config)
+    statistics = table.statistics(tree) if search.get("score") else None
+    return table.source(Search(tree, statistics=statistics, **search))
 
 
 def answer(source: DeltaSource, *columns: str) -> list[dict[str, Any]]:
     """What executors give for a search, without Spark."""
     wanted = Wanted(columns)
-    reader = DeltaReader(source.delta_plan(wanted))
-    batches = [batch for task in source.tasks(wanted, 2) for batch in reader.read(task)]
+    plan = source.task_plan(wanted)
+    batches = [batch for task in source.tasks(wanted, 2) for batch in plan.read(task)]
     assert source.coverage.is_complete
     return [row for batch in batches for row in (batch.to_pylist() if columns else [{}] * batch.num_rows)]
 
@@ -153,16 +151,14 @@ def test_spark_gets_the_same_and_groups_it(spark: Any, paths: dict[str, str]) ->
 def test_a_scan_that_is_asked_for_no_column_gives_one_that_can_be_counted(spark: Any, paths: dict[str, str]) -> None:
     """PySpark 4.0 takes a batch without columns for one without rows."""
     source = source_of(spark, paths["few"], "host3")
-    scan = DeltaScan(spark, source, Wanted(()))
+    scan = SplitScan(spark, source, Wanted(()))
     given: Columns = scan._given
     assert given.names == ("id",)
     assert "id" in scan.readSchema().json()
-    assert DeltaScan(spark, source, Wanted(("message",)))._given.names == ("message",)
+    assert SplitScan(spark, source, Wanted(("message",)))._given.names == ("message",)
 
-    reader = DeltaReader(source.delta_plan(Wanted(())))
-    batches = NullRows(
-        lambda _: (b for task in source.tasks(Wanted(()), 2) for b in reader.read(task)), given.fields[0]
-    )
+    plan = source.task_plan(Wanted(()))
+    batches = NullRows(lambda _: (b for task in source.tasks(Wanted(()), 2) for b in plan.read(task)), given.fields[0])
     counted = list(batches(iter([])))
     assert sum(batch.num_rows for batch in counted) == len([n for n in left("few") if n % 7 == 3])
     assert {batch.schema.names[0] for batch in counted} == {"id"}
@@ -183,7 +179,7 @@ def test_rows_are_counted_where_files_have_no_index(spark: Any, tmp_path: Any, q
 
 
 def test_a_read_in_python_always_reads_a_column(spark: Any, paths: dict[str, str]) -> None:
-    schema = hw.open_log(paths["few"]).schema
-    assert Selection(None, ()).needed(schema) == ("id",)
-    assert Selection("took = 1", ()).needed(schema) == ("took",)
+    snapshot = hw.open_log(paths["few"])
+    assert ScanRequest(snapshot, columns=()).needed_columns() == ("id",)
+    assert ScanRequest(snapshot, where="took = 1", columns=()).needed_columns() == ("took",)
     assert hw.read(spark, paths["few"], columns=[]).count() == len(left("few"))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from delta_search_cases import COLUMNS, SCHEMA, Asked, Row, found_ids, queries, rows
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 import headwater as hw
 from headwater import DeltaTable
+from support.search.delta_search_cases import COLUMNS, SCHEMA, Asked, Row, found_ids, queries, rows
 
 pytestmark = pytest.mark.spark
 

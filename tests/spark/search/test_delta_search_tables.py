@@ -8,13 +8,12 @@ from typing import Any
 
 import deltalake
 import pytest
-from delta_search_cases import COLUMNS, SCHEMA, found_ids
 
 import headwater as hw
 from headwater import DeltaTable
-from headwater.errors import SearchQueryError
-from headwater.search.delta_index import SearchIndexNotFoundError
-from storage.storage_servers import moto_server
+from headwater.errors import SearchIndexNotFoundError, SearchQueryError
+from support.search.delta_search_cases import COLUMNS, SCHEMA, found_ids
+from support.stores.storage_servers import moto_server
 
 pytestmark = pytest.mark.spark
 
@@ -31,7 +30,7 @@ def made(spark: Any, path: Path, rows: list[tuple[Any, ...]], schema: str, colum
 
 def test_columns_are_searched_by_the_names_of_the_version(spark: Any, tmp_path: Path) -> None:
     table = made(spark, tmp_path / "t", ROWS, SCHEMA, COLUMNS, properties=MAPPED)
-    path, before = table._path, hw.open_log(tmp_path / "t").version
+    path, before = table._table.ref.location, hw.open_log(tmp_path / "t").version
 
     table.renameColumn("message", "text")
     table.renameColumn("host", "message")
@@ -61,10 +60,10 @@ def test_fields_inside_structs_may_be_renamed(spark: Any, tmp_path: Path) -> Non
     table.renameColumn("payload", "body")
 
     assert table.search_coverage().is_complete
-    assert found_ids(spark, table._path, "body.who:bob") == [2]
-    assert found_ids(spark, table._path, "body.numbers.k:1") == [1]
-    assert found_ids(spark, table._path, "tags:blue") == [1]
-    assert found_ids(spark, table._path, "payload.user:bob", 0) == [2]
+    assert found_ids(spark, table._table.ref.location, "body.who:bob") == [2]
+    assert found_ids(spark, table._table.ref.location, "body.numbers.k:1") == [1]
+    assert found_ids(spark, table._table.ref.location, "tags:blue") == [1]
+    assert found_ids(spark, table._table.ref.location, "payload.user:bob", 0) == [2]
 
 
 def test_partition_columns_are_searched_too(spark: Any, tmp_path: Path) -> None:
@@ -72,8 +71,8 @@ def test_partition_columns_are_searched_too(spark: Any, tmp_path: Path) -> None:
 
     for covered in (3, 0):
         assert table.search_coverage().num_covered_files == covered
-        assert found_ids(spark, table._path, 'host:"web 2/%41"') == [2]
-        assert found_ids(spark, table._path, "NOT host:*") == [3]
+        assert found_ids(spark, table._table.ref.location, 'host:"web 2/%41"') == [2]
+        assert found_ids(spark, table._table.ref.location, "NOT host:*") == [3]
         assert [row.host for row in table.search("disk").collect()] == ["web 2/%41"]
         assert [row.id for row in table.search(filter="host = 'web-1'").collect()] == [1]
         for split in (tmp_path / "t" / "_search_index").rglob("*.split"):
@@ -89,9 +88,9 @@ def test_a_wider_type_of_an_indexed_column_is_indexed_anew(spark: Any, tmp_path:
     table.setColumnType("took", "double")
 
     assert table.search_coverage().num_covered_files == 0
-    assert found_ids(spark, table._path, "took:[4.5 TO 6.5]") == [1]
+    assert found_ids(spark, table._table.ref.location, "took:[4.5 TO 6.5]") == [1]
     assert hw.search_index(table).num_files == 1
-    assert found_ids(spark, table._path, "took:[4.5 TO 6.5]") == [1]
+    assert found_ids(spark, table._table.ref.location, "took:[4.5 TO 6.5]") == [1]
     assert table.search_coverage(version=narrow).is_complete
 
 
@@ -102,11 +101,11 @@ def test_values_that_the_index_cannot_hold_are_found_all_the_same(spark: Any, tm
     table = made(spark, tmp_path / "t", rows, schema, columns)
 
     assert table.search_coverage().is_complete
-    assert found_ids(spark, table._path, "disk") == [1, 2]
-    assert found_ids(spark, table._path, f"{long[:100]}*") == [1, 3]
-    assert found_ids(spark, table._path, "NOT disk") == [3, 4]
-    assert found_ids(spark, table._path, "ratio:[1 TO 2]") == [2]
-    assert found_ids(spark, table._path, f"message.raw:{long}") == [3]
+    assert found_ids(spark, table._table.ref.location, "disk") == [1, 2]
+    assert found_ids(spark, table._table.ref.location, f"{long[:100]}*") == [1, 3]
+    assert found_ids(spark, table._table.ref.location, "NOT disk") == [3, 4]
+    assert found_ids(spark, table._table.ref.location, "ratio:[1 TO 2]") == [2]
+    assert found_ids(spark, table._table.ref.location, f"message.raw:{long}") == [3]
     assert [row.id for row in table.search(filter="ratio > 2").orderBy("id").collect()] == [1, 3]
 
 
@@ -115,15 +114,15 @@ def test_a_shallow_clone_is_searched_and_indexed_by_itself(spark: Any, tmp_path:
     clone = table.clone(str(tmp_path / "clone"), isShallow=True)
 
     assert clone.search_coverage().num_covered_files == 0
-    assert found_ids(spark, clone._path, "disk") == [2]
+    assert found_ids(spark, clone._table.ref.location, "disk") == [2]
     assert hw.search_index(clone).num_files == 1
-    assert found_ids(spark, clone._path, "disk") == [2]
+    assert found_ids(spark, clone._table.ref.location, "disk") == [2]
     assert not list((tmp_path / "t" / "_search_index").rglob("*elsewhere*"))
 
 
 def test_vacuum_takes_the_splits_of_files_that_it_takes(spark: Any, tmp_path: Path) -> None:
     table = made(spark, tmp_path / "t", ROWS, SCHEMA, COLUMNS)
-    hw.write(spark.createDataFrame([(4, "db", "disk gone", 1)], SCHEMA), table._path, "append")
+    hw.write(spark.createDataFrame([(4, "db", "disk gone", 1)], SCHEMA), table._table.ref.location, "append")
     hw.search_index(table)
     table.optimize().executeCompaction()
     hw.search_index(table)
@@ -138,7 +137,7 @@ def test_vacuum_takes_the_splits_of_files_that_it_takes(spark: Any, tmp_path: Pa
 
     assert len(list(splits.rglob("*.split"))) == 1
     assert table.search_coverage().is_complete
-    assert found_ids(spark, table._path, "disk") == [2, 4]
+    assert found_ids(spark, table._table.ref.location, "disk") == [2, 4]
 
     table.drop_search_index()
     with pytest.raises(SearchIndexNotFoundError):
@@ -148,7 +147,7 @@ def test_vacuum_takes_the_splits_of_files_that_it_takes(spark: Any, tmp_path: Pa
 def test_other_engines_read_the_table_and_leave_the_index_alone(spark: Any, tmp_path: Path) -> None:
     table = made(spark, tmp_path / "t", ROWS, SCHEMA, COLUMNS)
 
-    other = deltalake.DeltaTable(table._path)
+    other = deltalake.DeltaTable(table._table.ref.location)
 
     assert sorted(other.to_pyarrow_table().column("id").to_pylist()) == [1, 2, 3]
     named = other.vacuum(retention_hours=0, dry_run=True, enforce_retention_duration=False, full=True)
@@ -168,14 +167,14 @@ def test_a_table_without_rows_can_be_indexed_and_searched(spark: Any, tmp_path: 
 
 def test_a_session_of_spark_connect_searches_and_indexes(remote: Any, tmp_path: Path) -> None:
     table = made(remote, tmp_path / "t", ROWS, SCHEMA, COLUMNS)
-    hw.write(remote.createDataFrame([(4, "db", "disk gone", 1)], SCHEMA), table._path, mode="append")
+    hw.write(remote.createDataFrame([(4, "db", "disk gone", 1)], SCHEMA), table._table.ref.location, mode="append")
 
     found = table.search("disk", filter="took < 15", with_score=True, snippets=["message"], columns=["id"])
 
     assert [row.id for row in found.collect()] == [4]
     assert sorted(row.id for row in table.search("disk", with_score=True).collect()) == [2, 4]
     (summary,) = hw.scans(table.search("disk"))
-    assert summary.road == "the search index for 1 files, row by row for 1"
+    assert summary.reader == "the search index for 1 files, row by row for 1"
 
 
 def test_a_table_on_an_object_store_is_indexed_and_searched_there(spark: Any) -> None:

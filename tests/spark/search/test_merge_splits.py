@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 import pytest
-from search_tables import append, log_rows, make_table, words_of
 
 import headwater as hw
 from headwater.spark.search import merge_splits as merging
+from support.search.search_tables import append, log_rows, make_table, words_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headwater.search_table import SearchTable
+    from headwater.api.search_table import SearchTable
 
 pytestmark = pytest.mark.spark
 

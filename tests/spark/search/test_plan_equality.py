@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 import headwater as hw
 from headwater import DeltaTable
-from headwater.log import expressions as sql
-from headwater.search.query import (
+from headwater.api.search_table import SearchTable
+from headwater.log.filters import expressions as sql
+from headwater.search.query.tree import (
     All,
     Boolean,
     Boost,
@@ -33,7 +34,6 @@ from headwater.search.query import (
     from_json,
     to_json,
 )
-from headwater.search_table import SearchTable
 from headwater.spark.jvm import exact_key
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ _constants = st.one_of(
 _literals = st.builds(sql.Literal, _constants)
 _conditions = st.recursive(
     st.one_of(
-        st.builds(sql.Compare, st.sampled_from(["=", "<=>"]), _columns, _literals),
+        st.builds(sql.Compare, st.sampled_from(["=", "<=>"]), _columns, st.one_of(_literals, _columns)),
         st.builds(sql.In, _columns, st.lists(_literals, max_size=3).map(tuple)),
         st.builds(sql.StartsWith, _columns, _texts),
         st.builds(sql.IsNull, _columns),

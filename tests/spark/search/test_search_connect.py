@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from search_tables import SCHEMA, log_rows, make_table, words_of
 
 import headwater as hw
-from headwater.search_table import SearchTable
+from headwater.api.search_table import SearchTable
+from support.search.search_tables import SCHEMA, log_rows, make_table, words_of
 
 if TYPE_CHECKING:
     from pathlib import Path

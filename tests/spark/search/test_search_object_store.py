@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from search_tables import SCHEMA, log_rows, make_table, words_of
 
-from headwater.search_table import SearchTable
-from storage.storage_servers import moto_server
+from headwater.api.search_table import SearchTable
+from support.search.search_tables import SCHEMA, log_rows, make_table, words_of
+from support.stores.storage_servers import moto_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from storage.storage_servers import Endpoint
+    from support.stores.storage_servers import Endpoint
 
 pytestmark = pytest.mark.spark
 

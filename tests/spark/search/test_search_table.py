@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from search_tables import SCHEMA, WORDS, append, log_rows, make_table, no_jobs, words_of
 
 import headwater as hw
-from headwater.search_table import SearchTable
-from headwater.spark.search.near import map_splits
-from headwater.spark.search.scan_source import ScanSource
+from headwater.api.search_table import SearchTable
+from headwater.spark.search.source import ScanSource
+from headwater.spark.search.splits import map_splits
+from support.search.search_tables import SCHEMA, WORDS, append, log_rows, make_table, no_jobs, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -183,8 +183,8 @@ def test_executors_give_the_same_small_answers(table: SearchTable, monkeypatch: 
         table.top("disk full", 4, columns=["id"]),
         table.aggregate("count", "avg(took)", query="disk", group_by="level"),
     )
-    for module in ("small_answers", "aggregate_job", "split_statistics", "prewarm"):
-        monkeypatch.setattr(f"headwater.spark.search.{module}.is_near", lambda *_: False)
+    for module in ("answers", "splits"):
+        monkeypatch.setattr(f"headwater.spark.search.{module}.can_answer_on_driver", lambda *_: False)
     assert table.count("disk", filter="took > 100") == here[0]
     far = table.top("disk full", 4, columns=["id"])
     assert far.column("_score").to_pylist() == pytest.approx(here[1].column("_score").to_pylist())
@@ -198,8 +198,8 @@ def test_threads_give_the_same_small_answers(table: SearchTable, monkeypatch: py
     assert len(splits) > 2
     answers = []
     for patience_s in (60.0, 0.0):
-        monkeypatch.setattr("headwater.spark.search.near._PATIENCE_S", patience_s)
-        answers.append(map_splits(opened, splits, lambda split: split.path))
+        monkeypatch.setattr("headwater.spark.search.splits._SEQUENTIAL_S", patience_s)
+        answers.append(map_splits(opened.snapshot, splits, lambda split: split.path))
     assert answers[0] == answers[1]
     assert len(set(answers[0])) == len(splits)
 

@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from search_tables import SCHEMA, log_rows, make_table
 
 import headwater as hw
-from headwater.search_table import SearchTable
+from headwater.api.search_table import SearchTable
+from support.search.search_tables import SCHEMA, log_rows, make_table
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from headwater.log.schema import StructType
-from headwater.search.fields import IndexConfig, index_config
+from headwater.search.choices import index_config
+from headwater.search.config import IndexConfig
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +36,7 @@ Mapped = Callable[[Batches], Batches]
 
 def writing(doc_mapping: str, schema_json: str, directory: str) -> Mapped:
     def write(batches: Batches) -> Batches:  # inside, because workers cannot import a test
-        from headwater.search.split_writer import SplitWriter
+        from headwater.search.split.build import SplitWriter
 
         with SplitWriter(IndexConfig.from_json(doc_mapping), StructType.from_json(schema_json), directory) as writer:
             for batch in batches:
@@ -47,8 +48,8 @@ def writing(doc_mapping: str, schema_json: str, directory: str) -> Mapped:
 
 def reading(directory: str) -> Mapped:
     def read(batches: Batches) -> Batches:
-        from headwater.search.split import Split
-        from headwater.search.split_cache import SplitCache
+        from headwater.search.split.cache import SplitCache
+        from headwater.search.split.reader import Split
         from headwater.storage import LocalStore
 
         for batch in batches:

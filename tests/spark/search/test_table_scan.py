@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from search_tables import SCHEMA, append, log_rows, make_table
 
 import headwater as hw
-from headwater.log.filter_sql import parse_filter
-from headwater.spark.search.scan_source import ScanSource
+from headwater.log.filters.sql import parse_filter
+from headwater.spark.search.source import ScanSource
+from support.search.search_tables import SCHEMA, append, log_rows, make_table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from headwater.search_table import SearchTable
+    from headwater.api.search_table import SearchTable
 
 pytestmark = pytest.mark.spark
 
@@ -152,7 +152,7 @@ def test_every_aggregate_gives_what_spark_gives(
 
     with pytest.MonkeyPatch.context() as patch:
         if not near:
-            patch.setattr("headwater.spark.search.split_aggregate.is_near", lambda *_: False)
+            patch.setattr("headwater.spark.search.pushdown.can_answer_on_driver", lambda *_: False)
         found = aggregated(table.toDF())
     assert found == aggregated(plain)
 
@@ -222,11 +222,11 @@ def test_aggregates_are_answered_by_splits_that_are_near(table: SearchTable) -> 
     assert "HashAggregate" not in plan
 
 
-@pytest.mark.parametrize("name", ["is_near", "_MAX_GROUPS"])
+@pytest.mark.parametrize("name", ["can_answer_on_driver", "_MAX_GROUPS"])
 def test_tasks_aggregate_splits_that_are_far_or_have_many_groups(
     table: SearchTable, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(f"headwater.spark.search.split_aggregate.{name}", 0 if name == "_MAX_GROUPS" else lambda *_: 0)
+    monkeypatch.setattr(f"headwater.spark.search.pushdown.{name}", 0 if name == "_MAX_GROUPS" else lambda *_: 0)
     plan = explained(table.toDF().where("level = 'ERROR'").groupBy("host").count()).rpartition("Physical Plan")[2]
     assert "count(*) by host" in plan
     assert "HashAggregate" in plan

@@ -5,7 +5,11 @@
 PrimitiveType(name='long')
 """
 
-from headwater.log.schema.chars import compares_as_is, may_be_padded, strings_for_chars
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headwater.log.schema.json_format import parse_schema, schema_to_dict, schema_to_json
 from headwater.log.schema.mapping import (
     MappingMode,
     column_id,
@@ -16,7 +20,7 @@ from headwater.log.schema.mapping import (
     physical_path,
     to_physical,
 )
-from headwater.log.schema.transform import transform_fields
+from headwater.log.schema.spark import schema_from_spark, schema_to_spark
 from headwater.log.schema.types import (
     BINARY,
     BOOLEAN,
@@ -25,6 +29,7 @@ from headwater.log.schema.types import (
     DOUBLE,
     FLOAT,
     INTEGER,
+    INTEGRAL_TYPES,
     LONG,
     SHORT,
     STRING,
@@ -33,6 +38,7 @@ from headwater.log.schema.types import (
     VARIANT,
     VOID,
     ArrayType,
+    Conversions,
     DataType,
     DecimalType,
     MapType,
@@ -40,9 +46,16 @@ from headwater.log.schema.types import (
     StructField,
     StructType,
     UserDefinedType,
+    compares_as_is,
     is_char,
     is_string,
+    may_be_padded,
+    strings_for_chars,
+    transform_fields,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 __all__ = [
     "BINARY",
@@ -52,6 +65,7 @@ __all__ = [
     "DOUBLE",
     "FLOAT",
     "INTEGER",
+    "INTEGRAL_TYPES",
     "LONG",
     "SHORT",
     "STRING",
@@ -82,3 +96,20 @@ __all__ = [
     "to_physical",
     "transform_fields",
 ]
+
+
+def _from_arrow(schema: pa.Schema) -> StructType:
+    from headwater.log.schema.arrow import schema_from_arrow  # here, as most commands need no pyarrow
+
+    return schema_from_arrow(schema)
+
+
+def _to_arrow(schema: StructType) -> pa.Schema:
+    from headwater.log.schema.arrow import schema_to_arrow
+
+    return schema_to_arrow(schema)
+
+
+StructType.conversions = Conversions(
+    parse_schema, schema_to_dict, schema_to_json, _from_arrow, _to_arrow, schema_from_spark, schema_to_spark
+)

@@ -1,8 +1,8 @@
-"""The Arrow form of a schema, both ways (spec: "Delta Data Type to Parquet Type Mappings").
+"""Convert schemas to Arrow and back (spec: "Delta Data Type to Parquet Type Mappings").
 
-Arrow has no place for Delta's column metadata, so it travels as JSON in the metadata of the Arrow field,
-together with the Delta type where Arrow's type alone does not tell it (`char(5)` is a string, a variant is a
-struct). Parquet field ids go where pyarrow's Parquet writer looks for them.
+The metadata of an Arrow field holds Delta's column metadata as JSON, and the Delta type where Arrow's type alone does
+not tell it (`char(5)` is a string, a variant is a struct). Parquet field ids go where pyarrow's Parquet writer looks
+for them.
 
 >>> from headwater.log.schema.types import STRING, TIMESTAMP
 >>> schema_to_arrow(StructType([StructField("at", TIMESTAMP), StructField("name", STRING, nullable=False)]))
@@ -20,7 +20,6 @@ import pyarrow.types as pat
 
 from headwater.errors import SchemaError
 from headwater.log.schema.json_format import encode_json, parse_type, type_to_value
-from headwater.log.schema.lookup import dotted
 from headwater.log.schema.mapping import PARQUET_FIELD_ID_KEY, PARQUET_NESTED_IDS_KEY, nested_ids
 from headwater.log.schema.types import (
     BINARY,
@@ -46,6 +45,7 @@ from headwater.log.schema.types import (
     StructField,
     StructType,
     UserDefinedType,
+    dotted,
     is_char,
 )
 
@@ -97,16 +97,12 @@ _FROM_ARROW: dict[pa.DataType, DataType] = {
 
 
 def schema_to_arrow(schema: StructType) -> pa.Schema:
-    """The Arrow schema of a Delta schema; see `StructType.to_arrow`.
-
-    Raises:
-        SchemaError: a column has a type that Headwater does not know.
-    """
+    """Convert a Delta schema to Arrow. Raises `SchemaError` for a type that Headwater does not know."""
     return pa.schema([_field_to_arrow(f, ()) for f in schema.fields])
 
 
 def type_to_arrow(data_type: DataType) -> pa.DataType:
-    """The Arrow type that holds values of a Delta type."""
+    """Return the Arrow type that holds values of a Delta type."""
     return _to_arrow(data_type, (), {}, "")
 
 
@@ -130,7 +126,7 @@ def _arrow_field(name: str, arrow_type: pa.DataType, nullable: bool, metadata: d
 
 
 def _to_arrow(data_type: DataType, path: tuple[str, ...], ids: Mapping[str, int], inner: str) -> pa.DataType:
-    """`ids` are the nested ids of the nearest field, `inner` the way from it to here."""
+    """Convert a type; `ids` are the nested ids of the nearest field, `inner` is the path from there."""
 
     def part(name: str, of: DataType, nullable: bool) -> pa.Field:
         key = f"{inner}.{name}" if inner else name
@@ -162,13 +158,13 @@ def _to_arrow(data_type: DataType, path: tuple[str, ...], ids: Mapping[str, int]
 
 
 def schema_from_arrow(schema: pa.Schema) -> StructType:
-    """The Delta schema for an Arrow schema; see `StructType.from_arrow`.
+    """Convert an Arrow schema to Delta.
 
     Timestamps of any unit become microseconds; large, view, dictionary and run-end encoded forms become the
     plain types; unsigned integers become the next wider type.
 
     Raises:
-        SchemaError: a column has a type that Delta cannot hold, such as a duration; the message names it.
+        SchemaError: a column has a type that Delta cannot hold, such as a duration.
     """
     return StructType(_field_from_arrow(f, ()) for f in schema)
 
@@ -184,7 +180,7 @@ def _field_from_arrow(field: pa.Field, parent: tuple[str, ...]) -> StructField:
 
 
 def _declared_type(field: pa.Field, path: tuple[str, ...]) -> DataType:
-    """The Delta type that the field names, if the Arrow type still fits it; else what Arrow's type tells."""
+    """Return the Delta type that the metadata names, if the Arrow type still fits it; else the one of Arrow's type."""
     stored = field.metadata or {}
     if TYPE_KEY in stored:
         declared = parse_type(_decoded(stored[TYPE_KEY], path), path)
@@ -229,10 +225,5 @@ def _from_arrow(t: pa.DataType, path: tuple[str, ...]) -> DataType:
 
 
 def _is_any_list(t: pa.DataType) -> bool:
-    return bool(
-        pat.is_list(t)
-        or pat.is_large_list(t)
-        or pat.is_fixed_size_list(t)
-        or pat.is_list_view(t)
-        or pat.is_large_list_view(t)
-    )
+    checks = (pat.is_list, pat.is_large_list, pat.is_fixed_size_list, pat.is_list_view, pat.is_large_list_view)
+    return any(check(t) for check in checks)

@@ -1,7 +1,7 @@
 """The schema's JSON: the spec's "Schema Serialization Format".
 
-Reading is lenient where Spark is (`nullable`, `containsNull` and `metadata` may be absent) and strict in what
-it understands; everything else, such as unknown keys and unknown type names, is kept and written back.
+As in Spark, `nullable`, `containsNull` and `metadata` may be absent. Unknown keys and unknown type names are kept and
+written back.
 
 >>> schema = parse_schema('{"type":"struct","fields":[{"name":"a","type":"decimal","nullable":false}]}')
 >>> schema_to_json(schema)
@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from headwater.errors import SchemaError
-from headwater.log.schema.lookup import dotted
 from headwater.log.schema.types import (
     ArrayType,
     DataType,
@@ -26,6 +25,7 @@ from headwater.log.schema.types import (
     StructField,
     StructType,
     UserDefinedType,
+    dotted,
 )
 
 if TYPE_CHECKING:
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 TypeValue: TypeAlias = str | dict[str, Any]
 """A type in JSON: the name of a primitive type, or an object."""
 
-# Older writers' names for the same types.
 MAX_NESTING = 100
-"""Far more than Spark can handle, and few enough that everything which walks through a schema can."""
+"""Far more than Spark can handle, and few enough for recursive functions."""
+# Older writers' names for the same types.
 _ALIASES = {"null": "void", "timestamp_ltz": "timestamp", "decimal": "decimal(10,0)"}
 _DECIMAL = re.compile(r"decimal\(\s*(\d{1,9})\s*,\s*(-?\d{1,9})\s*\)")
 _CHAR = re.compile(r"(char|varchar)\(\s*(\d{1,9})\s*\)")
@@ -46,7 +46,6 @@ _CHAR = re.compile(r"(char|varchar)\(\s*(\d{1,9})\s*\)")
 
 
 def parse_schema(source: str | bytes | Mapping[str, Any]) -> StructType:
-    """Read a schema; see `StructType.from_json`."""
     try:
         value = msgspec.json.decode(source) if isinstance(source, str | bytes) else _plain(source)
         schema = parse_type(value, ())
@@ -60,7 +59,7 @@ def parse_schema(source: str | bytes | Mapping[str, Any]) -> StructType:
 
 
 def parse_type(value: object, path: Sequence[str]) -> DataType:
-    """Read one type from its decoded JSON; `path` says where it stands, for messages."""
+    """Parse one type from its decoded JSON; `path` is where it is, for messages."""
     if len(path) > MAX_NESTING:
         raise SchemaError(f"the schema is nested more than {MAX_NESTING} levels deep")
     if isinstance(value, str):
@@ -166,12 +165,15 @@ def _error(path: Sequence[str], what: str) -> SchemaError:
 
 
 def schema_to_json(schema: StructType) -> str:
-    """Write a schema; see `StructType.to_json`."""
-    return encode_json(type_to_value(schema))
+    return encode_json(schema_to_dict(schema))
+
+
+def schema_to_dict(schema: StructType) -> dict[str, Any]:
+    return {"type": "struct", "fields": [_field_to_value(f) for f in schema.fields], **_plain(schema.extra)}
 
 
 def encode_json(value: object) -> str:
-    """JSON text of plain values, in UTF-8 without escapes, as compact as Spark writes it."""
+    """Return the JSON text of plain values, as compact as Spark writes it."""
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as e:
@@ -179,19 +181,14 @@ def encode_json(value: object) -> str:
 
 
 def type_to_value(data_type: DataType) -> TypeValue:
-    """A type as the plain values of its JSON; the result shares nothing with the type."""
+    """Return a type as the plain values of its JSON; the result shares nothing with the type."""
     match data_type:
         case PrimitiveType() | DecimalType():
             return data_type.json_name
-        case StructType(fields=fields, extra=extra):
-            return {"type": "struct", "fields": [_field_to_value(f) for f in fields], **_plain(extra)}
+        case StructType():
+            return schema_to_dict(data_type)
         case ArrayType(element_type=element, contains_null=nulls, extra=extra):
-            return {
-                "type": "array",
-                "elementType": type_to_value(element),
-                "containsNull": nulls,
-                **_plain(extra),
-            }
+            return {"type": "array", "elementType": type_to_value(element), "containsNull": nulls, **_plain(extra)}
         case MapType(key_type=key, value_type=value, value_contains_null=nulls, extra=extra):
             return {
                 "type": "map",
@@ -215,7 +212,7 @@ def _field_to_value(f: StructField) -> dict[str, Any]:
 
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A deep copy that holds only JSON's own types."""
+    """Return a deep copy that holds only JSON's own types."""
     if not value:
         return {}
     try:

@@ -19,11 +19,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from headwater.errors import SchemaError
-from headwater.log.schema.lookup import dotted
-from headwater.log.schema.transform import transform_fields
+from headwater.log.schema.types import dotted, transform_fields
 
 if TYPE_CHECKING:
-    from headwater.log.actions import Metadata, Protocol
+    from headwater.log.actions.model import Metadata, Protocol
     from headwater.log.schema.types import StructField, StructType
 
 MappingMode: TypeAlias = Literal["none", "name", "id"]
@@ -40,7 +39,7 @@ PARQUET_FIELD_ID_KEY = "parquet.field.id"
 PARQUET_NESTED_IDS_KEY = "parquet.field.nested.ids"
 
 _LEGACY_WRITER_VERSIONS = (5, 6)
-"""Those that imply the feature without listing it."""
+"""The versions that imply the feature without listing it."""
 _MODES: dict[str, MappingMode] = {"none": "none", "name": "name", "id": "id"}
 _MAX_ID = 2**31 - 1
 
@@ -48,8 +47,8 @@ _MAX_ID = 2**31 - 1
 def mapping_mode(protocol: Protocol, metadata: Metadata) -> MappingMode:
     """Return the column mapping mode of a table; the property counts only if the protocol supports it.
 
-    Support on either side is enough. Real tables list the feature for writers alone, and their files have physical
-    names all the same: a reader that went by the names in the schema would find no column, and show nothing but nulls.
+    Support on either side is enough: real tables list the feature for writers alone, and their files have physical
+    names all the same.
 
     Raises:
         SchemaError: the table property has a value that the spec does not know.
@@ -60,64 +59,35 @@ def mapping_mode(protocol: Protocol, metadata: Metadata) -> MappingMode:
     return _checked(metadata.configuration.get(MODE_PROPERTY, "none").lower())
 
 
-def physical_name(field: StructField) -> str:
-    """The name of a column in files, `partitionValues` and statistics, when column mapping is on.
-
-    Raises:
-        SchemaError: the column has no physical name.
-    """
-    return _physical_name(field, (field.name,))
-
-
-def column_id(field: StructField) -> int:
-    """The id of a column: the `field_id` of its Parquet column.
-
-    Raises:
-        SchemaError: the column has no id.
-    """
-    return _column_id(field, (field.name,))
-
-
-def nested_ids(field: StructField) -> dict[str, int]:
-    """The ids inside an array or map column, by path from the column (`element`, `value.element`).
-
-    >>> from headwater.log.schema.types import LONG, ArrayType, StructField
-    >>> nested_ids(StructField("a", ArrayType(LONG), metadata={"parquet.field.nested.ids": {"a.element": 7}}))
-    {'element': 7}
-    """
-    return _nested_ids(field, (field.name,))
-
-
 def physical_path(schema: StructType, parts: Sequence[str], mode: MappingMode) -> tuple[str, ...]:
-    """The physical names on the way to a column that is given by logical names (in any case).
+    """Return the physical names on the path to a column, which is given by logical names in any case.
 
     Raises:
         ColumnNotFoundError: there is no such column.
-        SchemaError: column mapping is on and a column on the way has no physical name.
+        SchemaError: column mapping is on and a column on the path has no physical name.
     """
     fields = schema.resolve(parts)
     if _checked(mode) == "none":
         return tuple(f.name for f in fields)
     names = [f.name for f in fields]
-    return tuple(_physical_name(f, names[: i + 1]) for i, f in enumerate(fields))
+    return tuple(physical_name(f, names[: i + 1]) for i, f in enumerate(fields))
 
 
 def to_physical(schema: StructType, mode: MappingMode) -> StructType:
-    """The schema as files have it: physical names at all levels, and field ids in the metadata.
+    """Return the schema as files have it: physical names at all levels, and field ids in the metadata.
 
-    Ids are put under `parquet.field.id` and `parquet.field.nested.ids`, where Spark and `to_arrow` find them.
-    In `name` mode a column without an id is accepted, since readers do not need it; in `id` mode it is an
-    error.
+    Ids go under `parquet.field.id` and `parquet.field.nested.ids`, where Spark and `to_arrow` find them. A column
+    without an id is an error in `id` mode; in `name` mode readers do not need it.
     """
     if _checked(mode) == "none":
         return schema
 
     def change(field: StructField, path: tuple[str, ...]) -> StructField:
-        name = _physical_name(field, path)
+        name = physical_name(field, path)
         metadata = dict(field.metadata)
         if mode == "id" or COLUMN_ID_KEY in metadata:
-            metadata[PARQUET_FIELD_ID_KEY] = _column_id(field, path)
-        if nested := _nested_ids(field, path):
+            metadata[PARQUET_FIELD_ID_KEY] = column_id(field, path)
+        if nested := nested_ids(field, path):
             metadata[PARQUET_NESTED_IDS_KEY] = {f"{name}.{inner}": i for inner, i in nested.items()}
         return replace(field, name=name, metadata=metadata)
 
@@ -125,7 +95,7 @@ def to_physical(schema: StructType, mode: MappingMode) -> StructType:
 
 
 def drop_field_ids(schema: StructType) -> StructType:
-    """The schema without Parquet field ids, for readers that must find columns by name (`name` mode)."""
+    """Return the schema without Parquet field ids, for readers that must find columns by name (`name` mode)."""
     dropped = (PARQUET_FIELD_ID_KEY, PARQUET_NESTED_IDS_KEY)
 
     def change(field: StructField, _path: tuple[str, ...]) -> StructField:
@@ -140,28 +110,36 @@ def _checked(mode: str) -> MappingMode:
     return _MODES[mode]
 
 
-def _physical_name(field: StructField, path: Sequence[str]) -> str:
+def physical_name(field: StructField, path: Sequence[str] = ()) -> str:
+    """Return the name of a column in files, `partitionValues` and statistics, when column mapping is on.
+
+    `path` leads to a nested field, for messages; here as well as below.
+
+    Raises:
+        SchemaError: the column has no physical name.
+    """
     name = field.metadata.get(PHYSICAL_NAME_KEY)
     if not isinstance(name, str) or not name:
         raise SchemaError(
-            f"column {dotted(path)} has no physical name ({PHYSICAL_NAME_KEY}), though the table uses column "
-            "mapping: the schema in the log is broken"
+            f"column {dotted(path or (field.name,))} has no physical name ({PHYSICAL_NAME_KEY}), though the table uses "
+            "column mapping: the schema in the log is broken"
         )
     return name
 
 
-def _column_id(field: StructField, path: Sequence[str]) -> int:
-    return _checked_id(field.metadata.get(COLUMN_ID_KEY), f"column {dotted(path)}", COLUMN_ID_KEY)
+def column_id(field: StructField, path: Sequence[str] = ()) -> int:
+    """Return the id of a column: the `field_id` of its Parquet column. Raises `SchemaError` if it has none."""
+    return _checked_id(field.metadata.get(COLUMN_ID_KEY), path or (field.name,), COLUMN_ID_KEY)
 
 
-def _checked_id(value: object, what: str, key: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_ID:
-        found = "has no id" if value is None else f"has the bad id {value!r}"
-        raise SchemaError(f"{what} {found} ({key}): the schema in the log is broken")
-    return value
+def nested_ids(field: StructField, path: Sequence[str] = ()) -> dict[str, int]:
+    """Return the ids inside an array or map column, by path from the column (`element`, `value.element`).
 
-
-def _nested_ids(field: StructField, path: Sequence[str]) -> dict[str, int]:
+    >>> from headwater.log.schema.types import LONG, ArrayType, StructField
+    >>> nested_ids(StructField("a", ArrayType(LONG), metadata={"parquet.field.nested.ids": {"a.element": 7}}))
+    {'element': 7}
+    """
+    path = path or (field.name,)
     key = next((k for k in NESTED_IDS_KEYS if field.metadata.get(k)), None)
     if key is None:
         return {}
@@ -179,5 +157,12 @@ def _nested_ids(field: StructField, path: Sequence[str]) -> dict[str, int]:
                 "the log is broken"
             )
         inner = full[len(prefix) + 1 :]
-        found[inner] = _checked_id(value, f"column {dotted([*path, *inner.split('.')])}", key)
+        found[inner] = _checked_id(value, [*path, *inner.split(".")], key)
     return found
+
+
+def _checked_id(value: object, path: Sequence[str], key: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MAX_ID:
+        found = "has no id" if value is None else f"has the bad id {value!r}"
+        raise SchemaError(f"column {dotted(path)} {found} ({key}): the schema in the log is broken")
+    return value

@@ -1,17 +1,17 @@
-"""Conditions on Spark Connect, where no planner can be asked: the columns in them, and what the log can prune by.
+"""Analyze conditions on Spark Connect: the columns in them, and what the log can prune by.
 
-Text is parsed as for `hw.read(where=...)`. A Column is a tree of the client's own making, of which the plain
-comparisons are understood. What is not understood prunes nothing; Spark evaluates the condition in any case.
+Text is parsed as for `hw.read(where=...)`. A Column is a tree of the client, of which plain comparisons are understood.
+What is not understood prunes nothing; Spark evaluates the condition in any case.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from headwater.errors import ColumnNotFoundError, FilterError
-from headwater.log.expressions import (
+from headwater.log.filters.expressions import (
+    FLIPPED,
     And,
     Column,
     Compare,
@@ -24,10 +24,12 @@ from headwater.log.expressions import (
     Or,
     StartsWith,
     Unknown,
+    rename_columns,
 )
-from headwater.log.filter_sql import parse_filter
-from headwater.log.schema.lookup import resolve
-from headwater.spark.read_filter import prunable
+from headwater.log.filters.sql import parse_filter
+from headwater.log.schema.types import resolve
+from headwater.spark.scan.request import prunable
+from headwater.spark.write.constraints import columns_in_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,12 +37,11 @@ if TYPE_CHECKING:
     from headwater.log.schema import StructType
 
 _COMPARISONS: dict[str, CompareOp] = {"==": "=", "=": "=", "<=>": "<=>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
-_FLIPPED: dict[CompareOp, CompareOp] = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def connect_pruning(spark: SparkSession, schema: StructType, alias: str | None, given: Any) -> Expression:
-    """What the log can prune by."""
+    """Return the part of a condition that the log can prune by."""
     try:
         parsed = parse_filter(given) if isinstance(given, str) else _predicate(given._expr)
     except FilterError:
@@ -49,23 +50,12 @@ def connect_pruning(spark: SparkSession, schema: StructType, alias: str | None, 
 
 
 def columns_in(given: Any, schema: StructType, alias: str | None) -> frozenset[str] | None:
-    """The top-level columns of the table in an expression; None if that cannot be said."""
-    paths = _paths_in_text(given) if isinstance(given, str) else _paths_in_tree(given._expr)
+    """Return the top-level columns of the table in an expression; None if they cannot be determined."""
+    paths = columns_in_sql(given) if isinstance(given, str) else _paths_in_tree(given._expr)
     if paths is None:
         return None
     found = [_column(path, schema, alias) for path in paths]
     return None if None in found else frozenset(name for name in found if name is not None)
-
-
-def _paths_in_text(text: str) -> list[tuple[str, ...]] | None:
-    from sqlglot import exp, parse_one
-    from sqlglot.errors import SqlglotError
-
-    try:
-        tree = parse_one(text, dialect="spark")
-    except SqlglotError:
-        return None
-    return [tuple(part.name for part in column.parts) for column in tree.find_all(exp.Column)]
 
 
 def _paths_in_tree(node: Any) -> list[tuple[str, ...]] | None:
@@ -73,7 +63,7 @@ def _paths_in_tree(node: Any) -> list[tuple[str, ...]] | None:
     if kind == "ColumnReference":
         return [_parts(node._unparsed_identifier)]
     if kind == "SQLExpression":
-        return _paths_in_text(node._expr)
+        return columns_in_sql(node._expr)
     if kind in ("UnresolvedStar", "UnresolvedRegex", "SubqueryExpression"):
         return None
     found: list[tuple[str, ...]] = []
@@ -86,8 +76,8 @@ def _paths_in_tree(node: Any) -> list[tuple[str, ...]] | None:
 
 
 def _parts(identifier: str) -> tuple[str, ...]:
-    """The names in `a.b` or `` `a.b`.c ``."""
-    from headwater.features.column_names import column_path
+    """Split `a.b` or `` `a.b`.c `` into names."""
+    from headwater.features.column_mapping import column_path
 
     return tuple(column_path(identifier))
 
@@ -101,7 +91,7 @@ def _column(path: tuple[str, ...], schema: StructType, alias: str | None) -> str
 
 
 def _without_alias(path: tuple[str, ...], schema: StructType, alias: str | None) -> tuple[str, ...]:
-    """The names of a column without the table's alias; a column of that name comes first, as in Spark."""
+    """Strip the table's alias from a column; a column of that name takes precedence, as in Spark."""
     if alias is None or len(path) < 2 or path[0].lower() != alias.lower():
         return path
     try:
@@ -112,23 +102,11 @@ def _without_alias(path: tuple[str, ...], schema: StructType, alias: str | None)
 
 
 def _own(expr: Expression, schema: StructType, alias: str | None) -> Expression:
-    """The filter on the table's columns, without the alias."""
-    match expr:
-        case Not(operand=inner):
-            return Not(_own(inner, schema, alias))
-        case And(operands=parts):
-            return And(tuple(_own(part, schema, alias) for part in parts))
-        case Or(operands=parts):
-            return Or(tuple(_own(part, schema, alias) for part in parts))
-        case Compare(left=Column(parts=path)):
-            return replace(expr, left=Column(_without_alias(path, schema, alias)))
-        case In(column=Column(parts=path)) | IsNull(column=Column(parts=path)) | StartsWith(column=Column(parts=path)):
-            return replace(expr, column=Column(_without_alias(path, schema, alias)))
-    return expr
+    return rename_columns(expr, lambda column: Column(_without_alias(column.parts, schema, alias)))
 
 
 def _predicate(node: Any) -> Expression:
-    """A tree of the client as far as it is understood."""
+    """Convert a tree of the client, as far as it is understood."""
     kind = type(node).__name__
     if kind == "SQLExpression":
         return parse_filter(node._expr)
@@ -162,7 +140,7 @@ def _leaf(name: str, arguments: list[Any]) -> Expression | None:
     if names[0] is not None and values[1] is not None:
         return Compare(op, names[0], values[1])
     if names[1] is not None and values[0] is not None:
-        return Compare(_FLIPPED.get(op, op), names[1], values[0])
+        return Compare(FLIPPED[op], names[1], values[0])
     return None
 
 
@@ -173,7 +151,7 @@ def _reference(node: Any) -> Column | None:
 
 
 def _literal(node: Any) -> Literal | None:
-    """A literal of a type that is compared alike everywhere; never null."""
+    """Convert a literal of a type that is compared alike everywhere; never null."""
     if type(node).__name__ != "LiteralExpression" or node._value is None:
         return None
     match node._dataType.typeName():

@@ -1,70 +1,88 @@
-"""OPTIMIZE: fewer and larger files, with rows that belong together in the same ones.
+"""Run OPTIMIZE: fewer and larger files, with rows that belong together in the same ones.
 
 Rows only move from files to files (`dataChange` is false), with their ids, so readers, streams and other writers are
-not disturbed. Compaction joins small files, Z-ordering and clustering also bring rows in order, so that conditions on
-some columns skip most files.
+not disturbed. Compaction joins small files; Z-ordering and clustering also order rows, so that conditions on some
+columns skip most files. Groups of files are rewritten at the same time, each in a Spark job of its own, and
+committed in batches: what is committed stays, whatever happens to the rest. An interruption stops the jobs and
+commits nothing more.
+
+Auto-compaction runs after a write that leaves many small files, by the property `delta.autoOptimize.autoCompact`, or
+the setting `spark.databricks.delta.autoCompact.enabled`. The write stays, whatever becomes of the compaction.
 """
 
 from __future__ import annotations
 
+import logging
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headwater.errors import FilterError, WriteOptionError
+from headwater.commands.progress import Progress, shown_progress
+from headwater.errors import DeltaConcurrentModificationException, FilterError, WriteOptionError
 from headwater.features.clustering import clustering_columns, logical_path
-from headwater.features.column_names import column_path
-from headwater.log.paths import canonical
+from headwater.features.column_mapping import column_path
+from headwater.features.context import TableRef
+from headwater.log.actions.paths import canonical, hadoop_root
 from headwater.log.schema import physical_path, to_physical
-from headwater.log.schema.lookup import dotted
-from headwater.maintenance.progress import shown_progress
-from headwater.spark.dml.condition import read_condition
-from headwater.spark.dml.partitions import matching_files
+from headwater.log.schema.types import dotted
+from headwater.parquet.plan import indexed_leaves, leaves
+from headwater.spark.dml.condition import matching_files, read_condition
 from headwater.spark.dml.target import DmlTarget
-from headwater.spark.file_rows import hadoop_root
-from headwater.spark.functions import functions_for, is_connect
-from headwater.spark.indexed_columns import indexed_leaves, leaves
-from headwater.spark.maintenance.optimize_commit import Commits
-from headwater.spark.maintenance.optimize_layout import check_ordering
-from headwater.spark.maintenance.optimize_metrics import OptimizeResult, RunFacts, result_metrics
-from headwater.spark.maintenance.optimize_plan import Layout, planned
-from headwater.spark.maintenance.optimize_rewrite import GroupRewriter
-from headwater.spark.maintenance.optimize_run import run_groups
-from headwater.spark.maintenance.optimize_settings import PREFIX, optimize_settings, text_setting
-from headwater.spark.write_options import user_metadata_of
+from headwater.spark.functions import default_parallelism, functions_for
+from headwater.spark.maintenance.layout import OrderingColumn, check_ordering
+from headwater.spark.maintenance.plan import (
+    PREFIX,
+    FileGroup,
+    Layout,
+    OptimizeSettings,
+    optimize_settings,
+    planned,
+    size_setting,
+    text_setting,
+)
+from headwater.spark.maintenance.rewrite import (
+    Commits,
+    GroupRewriter,
+    OptimizeResult,
+    RewrittenGroup,
+    RunFacts,
+    result_metrics,
+)
+from headwater.spark.session import SparkTable
+from headwater.spark.workers import ParallelJobs
+from headwater.spark.write.options import user_metadata_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from os import PathLike
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import SparkSession
 
-    from headwater.errors import DeltaConcurrentModificationException
-    from headwater.log.actions import Remove
+    from headwater.log.actions.model import Remove
     from headwater.log.snapshot import Snapshot
-    from headwater.maintenance.progress import Progress
-    from headwater.spark.maintenance.optimize_commit import RewrittenGroup
-    from headwater.spark.maintenance.optimize_layout import OrderingColumn
-    from headwater.spark.maintenance.optimize_settings import OptimizeSettings
+
 
 _MAX_ROUNDS = 3
-"""How often groups are rewritten that another writer has changed while they were."""
+"""How often groups are rewritten that another writer has changed in the meantime."""
 _CHECK_STATISTICS = PREFIX + "zorder.checkStatsCollection.enabled"
 
 
 @dataclass(frozen=True)
 class OptimizeRequest:
-    """What OPTIMIZE is asked for.
+    """Which files of a table to rewrite, and how; compaction, or clustering of a clustered table, by default.
 
     Attributes:
+        table: the table.
         where: conditions on partition columns, all of which must hold.
         zorder_by: columns to order rows by, as users name them.
         auto: whether a write has asked for it, and not a person.
         settings: file sizes and limits; those of the table and the session by default.
-        purges: whether only deleted rows shall go (REORG): just files that have some are rewritten, in no order.
+        purges: whether to rewrite only files that have deleted rows, in no order (REORG).
     """
 
+    table: SparkTable
     where: tuple[str, ...] = ()
     zorder_by: tuple[str, ...] = ()
     auto: bool = False
@@ -77,34 +95,22 @@ class OptimizeRequest:
         return "REORG" if self.purges else "OPTIMIZE"
 
 
-def optimize(
-    spark: SparkSession,
-    path: str | PathLike[str],
-    request: OptimizeRequest | None = None,
-    storage_options: Mapping[str, str] | None = None,
-) -> OptimizeResult:
+def optimize(request: OptimizeRequest) -> OptimizeResult:
     """Optimize the layout of a table.
 
-    Args:
-        spark: the session.
-        path: the table.
-        request: what to do; compaction, or clustering if the table is clustered, by default.
-        storage_options: options of the object store.
-
     Raises:
-        FilterError: a condition is none, or is on other than partition columns.
+        FilterError: it is not a condition, or is on other than partition columns.
         ColumnNotFoundError: the table has no such column.
         WriteOptionError: rows of this table cannot be ordered like that.
         DeltaConcurrentModificationException: other writers have changed the table itself, or all files that were
             rewritten.
 
     Example:
-        >>> optimize(spark, "/data/events").metrics["numFilesAdded"]  # doctest: +SKIP
+        >>> optimize(OptimizeRequest(table)).metrics["numFilesAdded"]  # doctest: +SKIP
         1
     """
-    with functions_for(spark), shown_progress() as progress:
-        request = request or OptimizeRequest()
-        target = DmlTarget.open(spark, path, request.operation, storage_options)
+    with functions_for(request.table.spark), shown_progress() as progress:
+        target = DmlTarget.open(request.table, request.operation)
         return _Optimization(target, request, progress).run()
 
 
@@ -134,7 +140,7 @@ class _Optimization:
             name = self.request.operation
             commits = Commits(snapshot, self._parameters(layout), user_metadata_of(spark), name)
             self.progress.begin(f"{name} {snapshot.uri}", len(plan.groups))
-            rewriter = GroupRewriter(spark, snapshot, layout, self.target.storage_options)
+            rewriter = GroupRewriter(spark, snapshot, layout)
             try:
                 run_groups(plan.groups, rewriter, commits, settings, self.progress)
             finally:
@@ -190,7 +196,7 @@ class _Optimization:
         return column
 
     def _numbers(self, snapshot: Snapshot, paths: set[str] | None) -> list[int] | None:
-        """The files that may be rewritten, by their places; None for all of them."""
+        """Return the positions of the files that may be rewritten; None for all of them."""
         numbers: list[int] | None = None
         if paths is not None:
             found = snapshot.files(columns=["path"]).column("path").to_pylist()
@@ -226,14 +232,13 @@ class _Optimization:
 
     def _result(self, snapshot: Snapshot, layout: Layout, considered: int) -> OptimizeResult:
         kind = "compaction" if not layout.columns else "zorder" if layout.clustered_by is None else "clustering"
-        spark = self.target.spark
         facts = RunFacts(
             kind=kind,
             considered_files=considered,
             batches=max(1, len(self.versions)),
             started_ms=self.target.started_ms,
             ended_ms=self.target.started_ms + self.target.elapsed_ms(),
-            parallelism=1 if is_connect(spark) else spark.sparkContext.defaultParallelism,
+            parallelism=default_parallelism(self.target.spark) or 1,
             num_columns=len(leaves(snapshot.schema)),
             num_columns_with_stats=len(_indexed(snapshot)) + len(snapshot.partition_columns),
         )
@@ -242,10 +247,89 @@ class _Optimization:
 
 
 def _indexed(snapshot: Snapshot) -> set[tuple[str, ...]]:
-    """The columns that get statistics, by physical names."""
+    """Return the columns that get statistics, by physical names."""
     schema = snapshot.schema
     partitions = set(snapshot.partition_columns)
     data = replace(schema, fields=tuple(f for f in schema.fields if f.name not in partitions))
     mode = snapshot.mapping_mode
     found = indexed_leaves(schema, to_physical(data, mode), mode, snapshot.metadata.configuration)
     return {leaf.path for leaf in found}
+
+
+def run_groups(
+    groups: Sequence[FileGroup],
+    rewriter: GroupRewriter,
+    commits: Commits,
+    settings: OptimizeSettings,
+    progress: Progress,
+) -> None:
+    """Rewrite all groups and commit them. When a group fails, commit those that are done, and raise the failure."""
+    ready: list[RewrittenGroup] = []
+    failures: list[Exception] = []
+    waiting = list(reversed(groups))
+    running: set[Future[RewrittenGroup]] = set()
+    with ParallelJobs(rewriter.spark, "optimize", settings.max_threads) as jobs:
+        while running or (waiting and not failures):
+            while waiting and not failures and len(running) < settings.max_threads:
+                running.add(jobs.submit(partial(_rewritten, rewriter, waiting.pop())))
+            finished, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in finished:
+                error = future.exception()
+                if isinstance(error, Exception):
+                    failures.append(error)
+                else:
+                    ready.append(future.result())
+                    progress.advance()
+            if sum(one.group.size_bytes for one in ready) >= settings.batch_bytes:
+                batch, ready = ready, []
+                commits.commit(batch)
+        commits.commit(ready)
+    if failures:
+        raise failures[0]
+
+
+def _rewritten(rewriter: GroupRewriter, group: FileGroup) -> RewrittenGroup:
+    return RewrittenGroup(group, tuple(rewriter.rewrite(group)))
+
+
+_PREFIX = "spark.databricks.delta.autoCompact."
+_PROPERTIES = ("delta.autoOptimize.autoCompact", "delta.autoOptimize")
+_DEFAULT_MIN_FILES = 50
+_DEFAULT_MAX_BYTES = 128 * 2**20
+_ON = ("true", "auto", "legacy")
+_log = logging.getLogger(__name__)
+
+
+def wants_compaction(spark: SparkSession, properties: Mapping[str, str]) -> bool:
+    """Return whether small files are joined after a write; the session's setting takes precedence."""
+    setting = text_setting(spark, f"{_PREFIX}enabled")
+    if setting is not None:
+        return setting.lower() in _ON
+    return any(properties.get(name, "false").lower() in _ON for name in _PROPERTIES)
+
+
+def compact_after_write(spark: SparkSession, snapshot: Snapshot) -> tuple[int, ...]:
+    """Join small files if there are many of them; never fails.
+
+    Args:
+        snapshot: the table right after the write.
+
+    Returns:
+        The versions that were made; none if there was nothing to do, or if it failed, which is logged.
+    """
+
+    try:
+        if not wants_compaction(spark, snapshot.metadata.configuration):
+            return ()
+        largest = size_setting(spark, f"{_PREFIX}maxFileSize") or _DEFAULT_MAX_BYTES
+        settings = replace(
+            optimize_settings(spark, snapshot.metadata.configuration),
+            max_size_bytes=largest,
+            min_size_bytes=size_setting(spark, f"{_PREFIX}minFileSize") or largest // 2,
+            min_files=size_setting(spark, f"{_PREFIX}minNumFiles") or _DEFAULT_MIN_FILES,
+        )
+        table = SparkTable(spark, TableRef(snapshot.uri, snapshot.ctx.storage_options))
+        return optimize(OptimizeRequest(table, auto=True, settings=settings)).versions
+    except Exception as error:  # whatever it is: the write has happened, and must not seem to have failed
+        _log.warning("auto-compaction of %s failed, the write before it has not: %s", snapshot.uri, error)
+        return ()

@@ -2,38 +2,99 @@
 
 Spec 002, "Merge Operations" and "SkipAction": bins are packed by size, merged on the executors, and committed together.
 Appends meanwhile do not matter. A bin whose splits another command has removed meanwhile is dropped, and its new split
-with it. Splits that cannot be read are recorded by `mergeskip`, and left alone until their cool-down is over.
+with it. A split that is damaged or gone does not stop the merge: the rest is merged without it, `mergeskip` records
+why, and the split is left alone until its cool-down is over.
 """
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.errors import DeltaConcurrentModificationException, WriteOptionError
-from headwater.log.draft import Operation
-from headwater.log.paths import canonical
-from headwater.log.split_actions import MergeSkip, SplitRemove, read_add
-from headwater.log.transaction import Transaction
-from headwater.spark.failures import explained_failures
-from headwater.spark.file_plan import size_bytes
-from headwater.spark.functions import functions_for
-from headwater.spark.maintenance.optimize_bins import pack
-from headwater.spark.search.drop_partitions import partition_filter
-from headwater.spark.search.merge_task import MERGED_SCHEMA, MergedBin, MergeTask, SplitMerger
-from headwater.spark.search.scan import check_reachable, run_tasks
-from headwater.spark.search.split_places import SplitPlaces, SplitRef
-from headwater.spark.search.write import check_shared
+from headwater.errors import (
+    CorruptSplitError,
+    DeltaConcurrentModificationException,
+    ObjectNotFoundError,
+    WriteOptionError,
+)
+from headwater.log.actions.paths import canonical
+from headwater.log.commit.draft import Operation
+from headwater.log.commit.transaction import Transaction
+from headwater.log.indextables.actions import MergeSkip, SplitRemove, read_add
+from headwater.parquet.plan import size_bytes
+from headwater.search.split import build
+from headwater.search.split.bundle import part_blocks
+from headwater.search.split.reader import Split
+from headwater.spark.maintenance.plan import pack
+from headwater.spark.search.splits import SplitPlaces, SplitRef, check_reachable, collect_answers
+from headwater.spark.search.upkeep import partition_filter
+from headwater.spark.search.write import SplitPlacer, check_shared
 from headwater.storage.copying import delete_data
 
 if TYPE_CHECKING:
+    from headwater.log.indextables.actions import SplitAdd
     from headwater.log.snapshot import Snapshot
-    from headwater.log.split_actions import SplitAdd
-    from headwater.spark.search.opening import OpenTable
+    from headwater.spark.search.table import OpenTable
+
+
+@dataclass(frozen=True)
+class MergedBin:
+    """The result of merging one bin."""
+
+    sources: tuple[str, ...]
+    """The paths of the splits that were merged; none if fewer than two were good."""
+    add: SplitAdd | None
+    """The new split."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Path and reason of each split that could not be merged."""
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """Splits of one partition that are to become one."""
+
+    number: int
+    partition_values: dict[str, str | None]
+    splits: tuple[SplitRef, ...]
+
+
+def merge_bin(uri: str, storage_options: dict[str, str] | None, task: MergeTask) -> MergedBin:
+    """Merge one bin, in a Python worker: check each split, merge the good ones, and report the others."""
+    places, placer = SplitPlaces(uri, storage_options), SplitPlacer(uri, storage_options)
+    good: dict[str, Split] = {}
+    skipped: list[tuple[str, str]] = []
+    for ref in task.splits:
+        try:
+            good[ref.path] = _checked(places, ref)
+        except (CorruptSplitError, ObjectNotFoundError) as error:
+            skipped.append((ref.path, str(error)))
+    if len(good) < 2:
+        return MergedBin((), None, tuple(skipped))
+    with tempfile.TemporaryDirectory(prefix="headwater-merge-") as directory:
+        built = build.merge_splits(list(good.values()), directory)
+        try:
+            add = placer.place(built, task.number, task.partition_values, data_change=False)
+        except BaseException:
+            placer.remove_all()
+            raise
+    return MergedBin(tuple(good), read_add(add.encode(), "the result of a task"), tuple(skipped))
+
+
+def _checked(places: SplitPlaces, ref: SplitRef) -> Split:
+    """Open a split, after every byte of it has been read and compared with its checksums."""
+    store, key = places.place(ref.path)
+    split = Split.open(store, key, size_bytes=ref.size_bytes, footer_start=ref.footer_start)
+    for part in split.footer.parts.values():
+        for _ in part_blocks(lambda start, length: store.get_range(key, start, length), part, split.path):
+            pass
+    return split
+
 
 COOLDOWN_OPTION = "spark.indextables.skippedFiles.cooldownDuration"
 """For how many hours a split that could not be merged is left alone."""
@@ -44,7 +105,7 @@ _MAX_COMMITS = 20
 
 @dataclass(frozen=True)
 class MergedSplits:
-    """What a merge has done."""
+    """The result of a merge."""
 
     version: int | None
     """The version that it made; None if there was nothing to merge and nothing to record."""
@@ -60,21 +121,13 @@ class MergedSplits:
     """Of the new splits."""
 
 
-@dataclass(frozen=True)
-class _Result:
-    """A bin that was merged, or not."""
-
-    bin: MergedBin
-    add: SplitAdd | None
-
-
 def merge_splits(
     table: OpenTable, target_size: int | str, *, where: str | None = None, max_dest_splits: int | None = None
 ) -> MergedSplits:
     """Merge small splits; see `SearchTable.merge_splits`.
 
     Raises:
-        WriteOptionError: the target size is none.
+        WriteOptionError: the target size is not a positive size.
         FilterError: the condition is not about partition columns alone.
     """
     check_reachable(table.uri)
@@ -84,17 +137,14 @@ def merge_splits(
     snapshot = table.snapshot
     cooling = cooling_paths(snapshot)
     tasks = plan_bins(snapshot, target_bytes, where, cooling)[:max_dest_splits]
-    storage_options = None if table.storage_options is None else dict(table.storage_options)
-    with functions_for(table.spark), explained_failures():
-        rows = run_tasks(table.spark, SplitMerger(table.uri, storage_options), tasks, MERGED_SCHEMA).collect()
-    bins = [msgspec.json.decode(row.merged, type=MergedBin) for row in rows] if tasks else []
-    results = [_Result(b, None if b.add is None else read_add(b.add.encode(), "the result of a task")) for b in bins]
-    check_shared(table, [result.add for result in results if result.add is not None])
-    return _commit(table, results, target_bytes, len(cooling))
+    options = snapshot.ctx.storage_options
+    bins = collect_answers(table.spark, partial(merge_bin, table.uri, options), tasks) if tasks else []
+    check_shared(table, [merged.add for merged in bins if merged.add is not None])
+    return _commit(table, bins, target_bytes, len(cooling))
 
 
 def plan_bins(snapshot: Snapshot, target_bytes: int, where: str | None, cooling: set[str]) -> list[MergeTask]:
-    """Which splits become one: two or more small ones of the same partition."""
+    """Choose which splits become one: two or more small ones of the same partition."""
     condition = None if where is None else partition_filter(where, snapshot)
     columns = ["path", "size", "numRecords", "footerStartOffset", "modificationTime", "partitionValues"]
     files = snapshot.files(condition, columns)
@@ -116,20 +166,20 @@ def plan_bins(snapshot: Snapshot, target_bytes: int, where: str | None, cooling:
 
 
 def cooling_paths(snapshot: Snapshot) -> set[str]:
-    """The splits, by canonical path, that are not to be tried again yet."""
+    """Return the splits, by canonical path, that are not to be tried again yet."""
     now_ms = snapshot.ctx.clock_ms()
     return {path for path, skip in snapshot.merge_skips.items() if (skip.retry_after or 0) > now_ms}
 
 
-def _commit(table: OpenTable, results: list[_Result], target_bytes: int, num_cooling: int) -> MergedSplits:
+def _commit(table: OpenTable, bins: list[MergedBin], target_bytes: int, num_cooling: int) -> MergedSplits:
     """Make all merges visible together, as far as their sources are still there."""
     snapshot, cooldown_ms = table.snapshot, _cooldown_ms(table)
-    skips = [(skipped.path, skipped.reason) for result in results for skipped in result.bin.skipped]
-    merged = [result for result in results if result.add is not None]
+    skips = [skipped for result in bins for skipped in result.skipped]
+    merged = [result for result in bins if result.add is not None]
     for attempts_left in reversed(range(_MAX_COMMITS)):
         snapshot = snapshot.refresh()
         live = _live(snapshot, merged)
-        done = [result for result in merged if all(path in live for path in result.bin.sources)]
+        done = [result for result in merged if all(path in live for path in result.sources)]
         if not done and not skips:
             version = None
             break
@@ -137,9 +187,9 @@ def _commit(table: OpenTable, results: list[_Result], target_bytes: int, num_coo
         now_ms = snapshot.ctx.clock_ms()
         for result in done:
             assert result.add is not None
-            transaction.remove([_remove(live[path], now_ms) for path in result.bin.sources])
+            transaction.remove([_remove(live[path], now_ms) for path in result.sources])
             transaction.add([result.add])
-            transaction.reads_paths(result.bin.sources)
+            transaction.reads_paths(result.sources)
         transaction.skip_merge([_skip(snapshot, path, reason, now_ms, cooldown_ms) for path, reason in skips])
         try:
             version = transaction.commit(_operation(done, len(skips), target_bytes)).version
@@ -151,7 +201,7 @@ def _commit(table: OpenTable, results: list[_Result], target_bytes: int, num_coo
     _drop(table, [result.add.path for result in lost if result.add is not None])
     return MergedSplits(
         version=version,
-        num_source_splits=sum(len(result.bin.sources) for result in done),
+        num_source_splits=sum(len(result.sources) for result in done),
         num_merged_splits=len(done),
         num_skipped_splits=len(skips),
         num_cooling_splits=num_cooling,
@@ -160,9 +210,9 @@ def _commit(table: OpenTable, results: list[_Result], target_bytes: int, num_coo
     )
 
 
-def _live(snapshot: Snapshot, merged: list[_Result]) -> dict[str, tuple[str, dict[str, str | None], int]]:
-    """The sources that the table still has: path, partition values and size, by path."""
-    wanted = pa.array(sorted({path for result in merged for path in result.bin.sources}), pa.string())
+def _live(snapshot: Snapshot, merged: list[MergedBin]) -> dict[str, tuple[str, dict[str, str | None], int]]:
+    """Return path, partition values and size, by path, of the sources that the table still has."""
+    wanted = pa.array(sorted({path for result in merged for path in result.sources}), pa.string())
     files = snapshot.files(columns=["path", "partitionValues", "size"])
     files = files.filter(pc.is_in(files.column("path"), value_set=wanted))
     rows = zip(*(files.column(name).to_pylist() for name in files.column_names), strict=True)
@@ -175,7 +225,7 @@ def _remove(split: tuple[str, dict[str, str | None], int], now_ms: int) -> Split
 
 
 def _skip(snapshot: Snapshot, path: str, reason: str, now_ms: int, cooldown_ms: int) -> MergeSkip:
-    """The record of a split that could not be merged; each time counts one more."""
+    """Return the record of a split that could not be merged, which counts the attempts."""
     before = snapshot.merge_skips.get(canonical(path))
     files = snapshot.files_named([canonical(path)], ["partitionValues", "size"]).to_pylist()
     return MergeSkip(
@@ -190,9 +240,9 @@ def _skip(snapshot: Snapshot, path: str, reason: str, now_ms: int, cooldown_ms: 
     )
 
 
-def _operation(done: list[_Result], num_skipped: int, target_bytes: int) -> Operation:
+def _operation(done: list[MergedBin], num_skipped: int, target_bytes: int) -> Operation:
     metrics = {
-        "numRemovedFiles": sum(len(result.bin.sources) for result in done),
+        "numRemovedFiles": sum(len(result.sources) for result in done),
         "numAddedFiles": len(done),
         "numSkippedFiles": num_skipped,
     }
@@ -201,7 +251,7 @@ def _operation(done: list[_Result], num_skipped: int, target_bytes: int) -> Oper
 
 def _drop(table: OpenTable, paths: list[str]) -> None:
     """Delete new splits that no version names."""
-    places = SplitPlaces(table.uri, table.storage_options)
+    places = SplitPlaces(table.uri, table.snapshot.ctx.storage_options)
     for path in paths:
         store, key = places.place(path)
         delete_data(store, [key])

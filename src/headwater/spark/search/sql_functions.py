@@ -14,18 +14,19 @@ from weakref import WeakKeyDictionary
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headwater.errors import HeadwaterError
+from headwater.errors import SearchFunctionError
 from headwater.log.schema import STRING
 from headwater.search.analysis import TOKENIZERS
-from headwater.search.fields import FieldConfig, IndexConfig
-from headwater.search.query import Exists, FieldPath, all_of
-from headwater.search.query_parser import parse_query
-from headwater.spark.functions import functions_for, is_connect
+from headwater.search.config import FieldConfig, IndexConfig
+from headwater.search.query.parse import parse_query
+from headwater.search.query.tree import Exists, FieldPath, all_of
+from headwater.search.rows.evaluate import matches
+from headwater.spark.functions import functions_for, jvm_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headwater.search.query import Query
+    from headwater.search.query.tree import Query
     from headwater.spark.jvm import JavaObject
 
 FUNCTION = "textsearch"
@@ -33,10 +34,6 @@ _TOKENIZER = TOKENIZERS[0]
 _PYTHON_UDF = "org.apache.spark.sql.catalyst.expressions.PythonUDF"
 _REGISTERED: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 """The pickled function of a session as the JVM has it, by which a filter is known to be ours."""
-
-
-class SearchFunctionError(HeadwaterError):
-    """The search functions of SQL cannot be had."""
 
 
 def register_search_functions(spark: SparkSession) -> None:
@@ -48,29 +45,24 @@ def register_search_functions(spark: SparkSession) -> None:
     Args:
         spark: the session.
 
-    Raises:
-        SearchFunctionError: PySpark is older than 4.1.
-
     Example:
         >>> register_search_functions(spark)  # doctest: +SKIP
         >>> spark.sql("SELECT * FROM logs WHERE textsearch(message, 'disk AND NOT full')")  # doctest: +SKIP
     """
     try:
-        from pyspark.sql.functions import arrow_udf
+        from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
     except ImportError as error:
         raise SearchFunctionError(
             f"{FUNCTION} needs functions on Arrow, which PySpark has from 4.1 on; SearchTable.search does not."
         ) from error
     with functions_for(spark):
         registered: Any = spark.udf.register(FUNCTION, arrow_udf(text_search, "boolean"))
-    if not is_connect(spark):
+    if jvm_session(spark) is not None:
         _REGISTERED[spark] = registered._judf.func().command()
 
 
 def text_search(texts: pa.Array, queries: pa.Array) -> pa.Array:
-    """Whether each query finds something in its text. Most calls have one query for all."""
-    from headwater.search.evaluate import matches
-
+    """Say whether each query finds something in its text. Most calls have one query for all texts."""
     found = pa.nulls(len(texts), pa.bool_())
     rows = pa.table({"text": texts.cast(pa.string())})
     for query in pc.unique(queries).to_pylist():
@@ -92,12 +84,7 @@ def _config() -> IndexConfig:
 
 
 def matching_query(spark: SparkSession, condition: JavaObject, config: IndexConfig) -> Query | None:
-    """The query of the index for a filter `textsearch(column, 'query')`; None if the filter is anything else.
-
-    Args:
-        spark: a classic session.
-        condition: a Catalyst expression.
-        config: the fields of the index.
+    """Return the query of the index for a filter `textsearch(column, 'query')`; None for any other filter.
 
     Raises:
         SearchQueryError: the query cannot be understood.
@@ -115,5 +102,5 @@ def matching_query(spark: SparkSession, condition: JavaObject, config: IndexConf
     if field is None or field.kind != "text" or field.tokenizer != _TOKENIZER or not field.indexed or text is None:
         return None
     only = IndexConfig((field,))
-    # Null is no text: the function is not true of it, whatever the query asks.
+    # The function is not true of null, whatever the query asks.
     return all_of(parse_query(text.toString(), only, [field.name]), Exists(FieldPath(field.name)))

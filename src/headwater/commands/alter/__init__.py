@@ -1,0 +1,1 @@
+"""ALTER TABLE without SQL: columns, properties, constraints, features."""

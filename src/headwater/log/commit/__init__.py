@@ -1,0 +1,1 @@
+"""Committing: drafts, transactions, conflict detection, and what follows a commit."""

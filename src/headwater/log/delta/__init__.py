@@ -1,0 +1,1 @@
+"""Keeping a log healthy: checksums, cleanup and verification."""

@@ -1,0 +1,1 @@
+"""Checkpoints: reading and writing the state of a version (spec: "Checkpoints")."""

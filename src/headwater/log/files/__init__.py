@@ -1,0 +1,1 @@
+"""The files of a snapshot as Arrow columns: chunks, live files, listings and changes."""

@@ -1,0 +1,1 @@
+"""The log of search tables, a dialect of its own (spec 002, IndexTables)."""

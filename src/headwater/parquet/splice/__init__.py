@@ -1,0 +1,1 @@
+"""Rewriting some columns of a Parquet file while the bytes of the others are copied."""

@@ -1,0 +1,1 @@
+"""The search engine: matching, ranking, snippets and aggregates over one split."""

@@ -1,0 +1,1 @@
+"""Queries: text and SQL filters to a query tree."""

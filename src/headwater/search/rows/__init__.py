@@ -1,0 +1,1 @@
+"""Evaluating queries on plain rows that have no index."""

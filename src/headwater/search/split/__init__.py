@@ -1,0 +1,1 @@
+"""Splits: files that hold rows and a tantivy index of them."""

@@ -1,0 +1,1 @@
+"""MERGE: clauses, source, matching rows and writing the result."""

@@ -1,0 +1,1 @@
+"""Reading tables and change feeds as DataFrames."""

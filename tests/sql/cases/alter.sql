@@ -1,0 +1,142 @@
+-- case: add columns
+CREATE TABLE t (id INT, s STRUCT<a: INT>) USING delta;
+INSERT INTO t VALUES (1, named_struct('a', 1));
+ALTER TABLE t ADD COLUMN name STRING COMMENT 'what it is called';
+ALTER TABLE t ADD COLUMNS (x INT FIRST, y INT AFTER id, s.b STRING);
+SELECT * FROM t;
+DESCRIBE TABLE t;
+ALTER TABLE t ADD COLUMN id INT;
+ALTER TABLE t ADD COLUMN z INT NOT NULL;
+@history t
+
+-- case: rename and drop need column mapping
+CREATE TABLE t (id INT, name STRING) USING delta;
+INSERT INTO t VALUES (1, 'a');
+ALTER TABLE t RENAME COLUMN name TO title;
+ALTER TABLE t DROP COLUMN name;
+ALTER TABLE t SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name', 'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5');
+ALTER TABLE t RENAME COLUMN name TO title;
+SELECT * FROM t;
+ALTER TABLE t ADD COLUMN more INT;
+ALTER TABLE t DROP COLUMN title;
+SELECT * FROM t;
+ALTER TABLE t DROP COLUMN nope;
+ALTER TABLE t DROP COLUMN IF EXISTS nope;
+@history t
+
+-- case: replace columns
+CREATE TABLE t (id INT, name STRING) USING delta TBLPROPERTIES ('delta.columnMapping.mode' = 'name');
+INSERT INTO t VALUES (1, 'a');
+ALTER TABLE t REPLACE COLUMNS (id INT COMMENT 'key', more STRING);
+DESCRIBE TABLE t;
+SELECT * FROM t;
+@history t
+
+-- case: change columns
+CREATE TABLE t (id INT NOT NULL, name STRING, n SMALLINT) USING delta;
+ALTER TABLE t ALTER COLUMN name COMMENT 'text';
+ALTER TABLE t ALTER COLUMN name FIRST;
+ALTER TABLE t ALTER COLUMN n AFTER name;
+ALTER TABLE t ALTER COLUMN id DROP NOT NULL;
+ALTER TABLE t ALTER COLUMN name SET NOT NULL;
+DESCRIBE TABLE t;
+ALTER TABLE t CHANGE COLUMN n n INT;
+ALTER TABLE t ALTER COLUMN n TYPE STRING;
+ALTER TABLE t SET TBLPROPERTIES ('delta.enableTypeWidening' = 'true');
+ALTER TABLE t ALTER COLUMN n TYPE INT;
+DESCRIBE TABLE t;
+@history t
+
+-- case: defaults
+CREATE TABLE t (id INT, name STRING) USING delta;
+ALTER TABLE t ALTER COLUMN name SET DEFAULT 'x';
+ALTER TABLE t SET TBLPROPERTIES ('delta.feature.allowColumnDefaults' = 'supported');
+ALTER TABLE t ALTER COLUMN name SET DEFAULT 'x';
+INSERT INTO t (id) VALUES (1);
+ALTER TABLE t ALTER COLUMN name DROP DEFAULT;
+INSERT INTO t (id) VALUES (2);
+SELECT * FROM t;
+
+-- case: properties
+CREATE TABLE t (id INT) USING delta;
+ALTER TABLE t SET TBLPROPERTIES ('k' = 'v', 'delta.logRetentionDuration' = 'interval 40 days');
+SHOW TBLPROPERTIES t;
+SHOW TBLPROPERTIES t ('k');
+ALTER TABLE t UNSET TBLPROPERTIES ('k');
+ALTER TABLE t UNSET TBLPROPERTIES ('never was');
+ALTER TABLE t UNSET TBLPROPERTIES IF EXISTS ('never was');
+ALTER TABLE t SET TBLPROPERTIES ('delta.nonsense' = '1');
+ALTER TABLE t SET TBLPROPERTIES ('delta.appendOnly' = 'maybe');
+SHOW TBLPROPERTIES t;
+@history t
+
+-- case: constraints
+CREATE TABLE t (id INT, at DATE) USING delta;
+INSERT INTO t VALUES (5, DATE '2024-01-01');
+ALTER TABLE t ADD CONSTRAINT positive CHECK (id > 0);
+ALTER TABLE t ADD CONSTRAINT positive CHECK (id > 1);
+ALTER TABLE t ADD CONSTRAINT ten CHECK (id > 10);
+ALTER TABLE t ADD CONSTRAINT nope CHECK (nope > 10);
+INSERT INTO t VALUES (-1, NULL);
+ALTER TABLE t DROP CONSTRAINT positive;
+ALTER TABLE t DROP CONSTRAINT positive;
+ALTER TABLE t DROP CONSTRAINT IF EXISTS positive;
+INSERT INTO t VALUES (-1, NULL);
+SELECT * FROM t;
+@history t
+
+-- case: names and locations
+CREATE TABLE t (id INT) USING delta;
+INSERT INTO t VALUES (1);
+ALTER TABLE t RENAME TO u;
+SELECT * FROM u;
+SELECT * FROM t;
+CREATE TABLE delta.`$DIR/other` USING delta AS SELECT 7 AS id;
+ALTER TABLE u SET LOCATION '$DIR/other';
+SELECT * FROM u;
+ALTER TABLE u SET LOCATION '$DIR/nowhere';
+
+-- case: what Delta does not have
+CREATE TABLE t (id INT, p INT) USING delta PARTITIONED BY (p);
+ALTER TABLE t ADD PARTITION (p = 1);
+ALTER TABLE t DROP PARTITION (p = 1);
+ALTER TABLE t RECOVER PARTITIONS;
+MSCK REPAIR TABLE t;
+ALTER TABLE t SET SERDEPROPERTIES ('a' = 'b');
+LOAD DATA INPATH '$DIR/x' INTO TABLE t;
+TRUNCATE TABLE t PARTITION (p = 1);
+
+-- case: features
+CREATE TABLE t (id INT) USING delta;
+ALTER TABLE t SET TBLPROPERTIES ('delta.feature.deletionVectors' = 'supported');
+@protocol t
+ALTER TABLE t SET TBLPROPERTIES ('delta.feature.nonsense' = 'supported');
+ALTER TABLE t DROP FEATURE appendOnly;
+ALTER TABLE t DROP FEATURE nonsense;
+ALTER TABLE t DROP FEATURE rowTracking;
+
+-- case: drop a feature of writers
+CREATE TABLE t (id INT) USING delta;
+ALTER TABLE t ADD CONSTRAINT c CHECK (id > 0);
+ALTER TABLE t SET TBLPROPERTIES ('delta.feature.checkConstraints' = 'supported', 'delta.feature.domainMetadata' = 'supported');
+ALTER TABLE t DROP FEATURE checkConstraints;
+ALTER TABLE t DROP CONSTRAINT c;
+ALTER TABLE t DROP FEATURE checkConstraints;
+@protocol t
+
+-- case: drop deletion vectors
+CREATE TABLE t (id INT) USING delta TBLPROPERTIES ('delta.enableDeletionVectors' = 'true');
+INSERT INTO t SELECT id FROM range(10);
+DELETE FROM t WHERE id = 3;
+ALTER TABLE t DROP FEATURE deletionVectors;
+@protocol t
+SELECT count(*) FROM t;
+@history t
+
+-- case: identity is synchronised
+CREATE TABLE t (id BIGINT GENERATED BY DEFAULT AS IDENTITY, name STRING) USING delta;
+INSERT INTO t VALUES (100, 'a');
+ALTER TABLE t ALTER COLUMN id SYNC IDENTITY;
+INSERT INTO t (name) VALUES ('b');
+SELECT id > 100, name FROM t WHERE name = 'b';
+ALTER TABLE t ALTER COLUMN name SYNC IDENTITY;

@@ -1,0 +1,1 @@
+"""Programs that tests start in processes of their own."""

@@ -1,0 +1,1 @@
+"""Logs, commits and checkpoints made by hand."""

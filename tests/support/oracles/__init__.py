@@ -1,0 +1,1 @@
+"""Models and other implementations, to compare our answers with."""

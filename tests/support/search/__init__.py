@@ -1,0 +1,1 @@
+"""Splits, search tables and queries with known answers."""

@@ -1,0 +1,1 @@
+"""Statements that run on Headwater and on delta-spark, and what each answers."""

@@ -1,0 +1,1 @@
+"""Stores for tests: in memory, scripted, failing on purpose, and servers on loopback ports."""

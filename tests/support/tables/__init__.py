@@ -1,0 +1,1 @@
+"""Tables of every kind, and what tests do to them."""
