@@ -38,6 +38,7 @@ NUMBERS_PER_PROCESS = 10_000
 # What one of the writers was about to do when its process was killed; None for a moment that nobody has chosen.
 STEPS = (None, "files", "commit", "checkpoint", "checksum")
 KILLED_WRITES = len(STEPS) * len(WRITERS)
+LONGEST_RUN_S = 180.0
 LONGEST_DELAY_S = {None: 3.0, "files": 0.3, "commit": 0.01, "checkpoint": 0.02, "checksum": 0.01}
 
 
@@ -80,11 +81,13 @@ class Process:
         self.said.clear()
         self._tell("go")
         waited_for = set() if step is None else set(WRITERS)
+        last_moment = time.monotonic() + LONGEST_RUN_S
         for said in self._listen():
             if "version" in said:
                 waited_for.discard(said["table"])
             if not waited_for and (step is None or (said["table"], said.get("step")) == (table, step)):
                 break
+            assert time.monotonic() < last_moment, f"{table} never came to {step}; not written yet: {waited_for}"
         time.sleep(delay_s)
 
     def kill(self) -> None:

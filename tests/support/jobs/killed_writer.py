@@ -74,13 +74,13 @@ def announced(step: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def announce_steps() -> None:
     from headwater.log.commit import transaction
-    from headwater.log.delta import checksum as checksum_writer
+    from headwater.log.delta import dialect
     from headwater.log.delta.checkpoint import write as checkpoint_writer
     from headwater.spark.write import write as write_attempt
 
     write_attempt.write_files = announced("files", write_attempt.write_files)
     transaction.publish = announced("commit", transaction.publish)
-    checksum_writer.write_checksum = announced("checksum", checksum_writer.write_checksum)
+    dialect.write_checksum = announced("checksum", dialect.write_checksum)
     checkpoint_writer.write_checkpoint = announced("checkpoint", checkpoint_writer.write_checkpoint)
 
 
